@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+// Typed errors: an absl::Status that carries what CONVENTIONS calls ErrorInfo, BadRequest and
+// RetryInfo. common/rpc turns them into google.rpc details and back; nothing else parses messages.
+namespace tessera::base {
+
+// An error with a stable UPPER_SNAKE `reason`. The message says what, where and what to do.
+absl::Status Error(absl::StatusCode code, absl::string_view reason, absl::string_view message);
+
+// INVALID_ARGUMENT that blames `field` (a request field, a flag or a config key).
+absl::Status BadField(absl::string_view field, absl::string_view reason,
+                      absl::string_view message);
+
+// The same status with a reason, a field or a retry delay attached (an older one is replaced).
+absl::Status WithReason(absl::Status status, absl::string_view reason);
+absl::Status WithField(absl::Status status, absl::string_view field);
+absl::Status WithRetry(absl::Status status, absl::Duration delay);
+
+// Prefixes the message with "context: ", keeping code and details.
+absl::Status Annotate(const absl::Status& status, absl::string_view context);
+
+// Empty when absent.
+std::string ReasonOf(const absl::Status& status);
+std::string FieldOf(const absl::Status& status);
+std::optional<absl::Duration> RetryOf(const absl::Status& status);
+
+}  // namespace tessera::base

@@ -1,0 +1,143 @@
+#include "common/base/json.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+
+namespace tessera::base {
+namespace {
+
+// Builds the tree while counting depth and refusing repeated keys: nlohmann's own parser keeps the
+// last of two equal keys and has no limit.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(int max_depth) : max_depth_(max_depth) {}
+
+  bool null() override { return Add(nullptr); }
+  bool boolean(bool value) override { return Add(value); }
+  bool number_integer(number_integer_t value) override { return Add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return Add(value); }
+  bool string(string_t& value) override { return Add(std::move(value)); }
+  bool binary(binary_t&) override { return Fail("binary values are not JSON"); }
+  bool start_object(size_t) override { return Open(Json::object()); }
+  bool start_array(size_t) override { return Open(Json::array()); }
+  bool end_object() override { return Close(); }
+  bool end_array() override { return Close(); }
+
+  bool key(string_t& value) override {
+    if (!keys_.back().insert(value).second) {
+      return Fail(absl::StrCat("the key \"", value, "\" occurs twice"));
+    }
+    key_ = std::move(value);
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    if (error_.empty()) error_ = absl::StrCat("at byte ", position, ": ", e.what());
+    return false;
+  }
+
+  const std::string& error() const { return error_; }
+  Json& root() { return root_; }
+
+ private:
+  Json* Place(Json value) {
+    if (stack_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& parent = *stack_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    // The key is known to be new, so the object's linear search is skipped.
+    auto& object = parent.get_ref<Json::object_t&>();
+    object.Container::emplace_back(std::move(key_), std::move(value));
+    return &object.back().second;
+  }
+  bool Add(Json value) {
+    Place(std::move(value));
+    return true;
+  }
+  bool Open(Json value) {
+    if (static_cast<int>(stack_.size()) >= max_depth_) {
+      return Fail(absl::StrCat("nested deeper than ", max_depth_));
+    }
+    stack_.push_back(Place(std::move(value)));
+    keys_.emplace_back();
+    return true;
+  }
+  bool Close() {
+    stack_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+  bool Fail(std::string why) {
+    error_ = std::move(why);
+    return false;
+  }
+
+  const int max_depth_;
+  Json root_;
+  std::vector<Json*> stack_;  // pointers stay valid: only the innermost container grows
+  std::vector<std::unordered_set<std::string>> keys_;
+  std::string key_;
+  std::string error_;
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return Error(absl::StatusCode::kInvalidArgument, "JSON_TOO_LARGE",
+                 absl::StrCat("JSON of ", text.size(), " bytes; the limit is ", limits.max_bytes));
+  }
+  Builder builder(limits.max_depth);
+  if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
+    return Error(absl::StatusCode::kInvalidArgument, "JSON_INVALID",
+                 absl::StrCat("not valid JSON: ", builder.error()));
+  }
+  return std::move(builder.root());
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) {
+    const int error = errno;
+    return absl::Status(
+        error == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
+        absl::StrCat(path, ": ", std::strerror(error)));
+  }
+  std::string bytes;
+  char buffer[1 << 16];
+  size_t count;
+  while ((count = std::fread(buffer, 1, sizeof(buffer), file.get())) > 0) {
+    bytes.append(buffer, count);
+    if (bytes.size() > max_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": larger than the limit of ", max_bytes, " bytes"));
+    }
+  }
+  if (std::ferror(file.get())) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  return bytes;
+}
+
+absl::StatusOr<Json> ReadJsonFile(const std::string& path, const JsonLimits& limits) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(path, limits.max_bytes));
+  absl::StatusOr<Json> json = ParseJson(text, limits);
+  if (!json.ok()) return Annotate(json.status(), path);
+  return json;
+}
+
+}  // namespace tessera::base
