@@ -20,19 +20,19 @@ std::string CheckOpText(const char* text, const A& a, const B& b) {
 
 }  // namespace tessera::base
 
-#define CHECK(cond)                                                         \
-  do {                                                                      \
-    if (!(cond)) ::tessera::base::CheckFailed(__FILE__, __LINE__, #cond);   \
+#define CHECK(cond)                                                       \
+  do {                                                                    \
+    if (!(cond)) ::tessera::base::CheckFailed(__FILE__, __LINE__, #cond); \
   } while (false)
-#define CHECK_OP_(a, op, b)                                                            \
-  do {                                                                                 \
-    const auto& check_a_ = (a);                                                        \
-    const auto& check_b_ = (b);                                                        \
-    if (!(check_a_ op check_b_)) {                                                     \
-      ::tessera::base::CheckFailed(                                                    \
-          __FILE__, __LINE__,                                                          \
-          ::tessera::base::CheckOpText(#a " " #op " " #b, check_a_, check_b_));        \
-    }                                                                                  \
+#define CHECK_OP_(a, op, b)                                                     \
+  do {                                                                          \
+    const auto& check_a_ = (a);                                                 \
+    const auto& check_b_ = (b);                                                 \
+    if (!(check_a_ op check_b_)) {                                              \
+      ::tessera::base::CheckFailed(                                             \
+          __FILE__, __LINE__,                                                   \
+          ::tessera::base::CheckOpText(#a " " #op " " #b, check_a_, check_b_)); \
+    }                                                                           \
   } while (false)
 #define CHECK_EQ(a, b) CHECK_OP_(a, ==, b)
 #define CHECK_NE(a, b) CHECK_OP_(a, !=, b)

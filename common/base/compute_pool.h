@@ -11,10 +11,12 @@
 namespace tessera::base {
 
 // Threads that share one parallel loop at a time. One pool per process, shared by its backends.
-// Run may be called from any thread: callers take turns. Allocates nothing after construction.
+// Run may be called from any thread: callers take turns. A Run inside a body of the same pool does
+// its tasks on the calling thread alone. Allocates nothing after construction.
 class ComputePool {
  public:
-  // `threads` >= 1, the caller of Run counted in. Waiters spin up to `spin_microseconds`, then park.
+  // `threads` >= 1, the caller of Run counted in. Waiters spin up to `spin_microseconds`, then
+  // park.
   explicit ComputePool(int threads, int spin_microseconds = 50);
   ~ComputePool();
   ComputePool(const ComputePool&) = delete;
@@ -27,13 +29,16 @@ class ComputePool {
   template <typename Body>
   void Run(int tasks, Body&& body) {
     if (tasks <= 0) return;
-    if (tasks == 1 || workers_.empty()) {
+    if (tasks == 1 || workers_.empty() || InsideBody()) {
       for (int task = 0; task < tasks; ++task) body(task);
       return;
     }
-    RunTasks(tasks, [](void* context, int task) {
-      (*static_cast<std::remove_reference_t<Body>*>(context))(task);
-    }, const_cast<void*>(static_cast<const void*>(&body)));
+    RunTasks(
+        tasks,
+        [](void* context, int task) {
+          (*static_cast<std::remove_reference_t<Body>*>(context))(task);
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
 
   // CPUs this process may use: the cgroup's quota (v2 or v1) rounded up, at most its affinity.
@@ -41,26 +46,31 @@ class ComputePool {
 
  private:
   using TaskFn = void (*)(void* context, int task);
+  bool InsideBody() const;
   void RunTasks(int tasks, TaskFn fn, void* context);
+  void AwaitTasks();
   void Work();
   void TakeTasks(uint64_t generation);
   bool AwaitGeneration(uint64_t seen);
 
   const int spin_microseconds_;
-  Mutex run_mutex_;  // one loop at a time
+  Mutex run_mutex_;                        // one loop at a time
+  std::atomic<std::thread::id> runner_{};  // the thread inside RunTasks
 
   // Written by the caller of Run before `ticket_` opens the loop, read by workers after it.
   std::atomic<TaskFn> fn_{nullptr};
   std::atomic<void*> context_{nullptr};
   std::atomic<int> tasks_{0};
-  // High 32 bits: generation of the loop; low 32 bits: next task.
+  // High 32 bits: generation of the loop; low 32 bits: next task, or kClosed between loops.
   std::atomic<uint64_t> ticket_{0};
   std::atomic<int> pending_{0};  // tasks not finished
   std::atomic<bool> stop_{false};
 
   Mutex park_mutex_;
   CondVar wake_;
-  std::atomic<int> parked_{0};
+  std::atomic<int> parked_{0};  // workers in wake_
+  CondVar done_;
+  std::atomic<bool> runner_parked_{false};  // the caller of Run in done_
   std::vector<std::thread> workers_;
 };
 

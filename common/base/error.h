@@ -15,8 +15,7 @@ namespace tessera::base {
 absl::Status Error(absl::StatusCode code, absl::string_view reason, absl::string_view message);
 
 // INVALID_ARGUMENT that blames `field` (a request field, a flag or a config key).
-absl::Status BadField(absl::string_view field, absl::string_view reason,
-                      absl::string_view message);
+absl::Status BadField(absl::string_view field, absl::string_view reason, absl::string_view message);
 
 // The same status with a reason, a field or a retry delay attached (an older one is replaced).
 absl::Status WithReason(absl::Status status, absl::string_view reason);

@@ -3,10 +3,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <unordered_set>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -14,11 +16,38 @@
 namespace tessera::base {
 namespace {
 
+// Bytes that come from the document, safe to print and of bounded length.
+std::string Printable(absl::string_view text) {
+  constexpr size_t kMaxBytes = 120;
+  return absl::CHexEscape(text.substr(0, kMaxBytes));
+}
+
+// Tells the builder how far the parser has read: nlohmann's events carry no position.
+struct CountingIterator {
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  reference operator*() const { return *at; }
+  CountingIterator& operator++() {
+    *read_to = ++at;
+    return *this;
+  }
+  bool operator==(const CountingIterator& other) const { return at == other.at; }
+  bool operator!=(const CountingIterator& other) const { return at != other.at; }
+
+  const char* at;
+  const char** read_to;
+};
+
 // Builds the tree while counting depth and refusing repeated keys: nlohmann's own parser keeps the
 // last of two equal keys and has no limit.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
-  explicit Builder(int max_depth) : max_depth_(max_depth) {}
+  Builder(absl::string_view text, int max_depth)
+      : begin_(text.data()), read_to_(text.data()), max_depth_(max_depth) {}
 
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
@@ -34,17 +63,20 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& value) override {
     if (!keys_.back().insert(value).second) {
-      return Fail(absl::StrCat("the key \"", value, "\" occurs twice"));
+      return Fail(absl::StrCat("the key \"", Printable(value), "\" occurs twice"));
     }
     key_ = std::move(value);
     return true;
   }
 
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    if (error_.empty()) error_ = absl::StrCat("at byte ", position, ": ", e.what());
-    return false;
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    absl::string_view what =
+        e.what();  // "[json.exception.parse_error.101] parse error at ...: why"
+    const size_t colon = what.find(": ");
+    return Fail(Printable(colon == what.npos ? what : what.substr(colon + 2)));
   }
 
+  const char** read_to() { return &read_to_; }
   const std::string& error() const { return error_; }
   Json& root() { return root_; }
 
@@ -81,11 +113,14 @@ class Builder final : public nlohmann::json_sax<Json> {
     keys_.pop_back();
     return true;
   }
-  bool Fail(std::string why) {
-    error_ = std::move(why);
+  bool Fail(absl::string_view why) {
+    const size_t offset = read_to_ == begin_ ? 0 : read_to_ - begin_ - 1;
+    if (error_.empty()) error_ = absl::StrCat("at byte ", offset, ": ", why);
     return false;
   }
 
+  const char* const begin_;
+  const char* read_to_;
   const int max_depth_;
   Json root_;
   std::vector<Json*> stack_;  // pointers stay valid: only the innermost container grows
@@ -101,8 +136,15 @@ absl::StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits)
     return Error(absl::StatusCode::kInvalidArgument, "JSON_TOO_LARGE",
                  absl::StrCat("JSON of ", text.size(), " bytes; the limit is ", limits.max_bytes));
   }
-  Builder builder(limits.max_depth);
-  if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
+  // nlohmann takes a NUL for the end of the text and would let anything follow it.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
+    return Error(absl::StatusCode::kInvalidArgument, "JSON_INVALID",
+                 absl::StrCat("not valid JSON: at byte ", nul, ": a NUL byte"));
+  }
+  Builder builder(text, limits.max_depth);
+  const CountingIterator begin{text.data(), builder.read_to()};
+  const CountingIterator end{text.data() + text.size(), builder.read_to()};
+  if (!Json::sax_parse(begin, end, &builder)) {
     return Error(absl::StatusCode::kInvalidArgument, "JSON_INVALID",
                  absl::StrCat("not valid JSON: ", builder.error()));
   }

@@ -17,7 +17,7 @@ struct JsonLimits {
 
 // Parses one UTF-8 JSON document. INVALID_ARGUMENT with the byte offset: syntax, invalid UTF-8,
 // deeper or longer than the limits (the depth is bounded while reading, so no stack is at risk),
-// the same key twice in one object.
+// the same key twice in one object, a NUL byte.
 absl::StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits = {});
 
 // The whole file, at most `max_bytes`; NOT_FOUND when absent, with its path.

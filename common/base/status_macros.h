@@ -6,11 +6,11 @@
 #include "absl/status/statusor.h"
 
 // Returns from the enclosing function when `expr` (an absl::Status) is an error.
-#define RETURN_IF_ERROR(expr)                                        \
-  do {                                                               \
-    if (absl::Status status_macro_ = (expr); !status_macro_.ok()) {  \
-      return status_macro_;                                          \
-    }                                                                \
+#define RETURN_IF_ERROR(expr)                                       \
+  do {                                                              \
+    if (absl::Status status_macro_ = (expr); !status_macro_.ok()) { \
+      return status_macro_;                                         \
+    }                                                               \
   } while (false)
 
 #define TESSERA_CONCAT_INNER_(a, b) a##b

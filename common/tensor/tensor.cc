@@ -76,7 +76,9 @@ int64_t NumElements(const Shape& shape) {
   return count;
 }
 
-std::string ShapeText(const Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
+std::string ShapeText(const Shape& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
 
 Tensor::Tensor(DType dtype, Shape shape)
     : dtype_(dtype),

@@ -13,7 +13,7 @@ namespace tessera {
 // Extents, outermost first; a scalar has none. Row-major, dense.
 using Shape = absl::InlinedVector<int64_t, 4>;
 
-int64_t NumElements(const Shape& shape);  // REQUIRES: no overflow (checked where shapes come in)
+int64_t NumElements(const Shape& shape);    // REQUIRES: no overflow (checked where shapes come in)
 std::string ShapeText(const Shape& shape);  // "[448, 64]"
 
 // Borrowed host memory: `data` may be unaligned (files are), outlives the view.
