@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/tensor/dtype.h"
+#include "services/vision/image/image.h"
+#include "services/vision/image/quality.h"
+
+namespace tessera::vision {
+
+// How a vision service is set up. Validated by VisionRuntime::Create.
+struct VisionOptions {
+  std::string model_dir;                    // a Hugging Face directory
+  std::string device = "cpu";               // as kernels::CreateBackend takes it
+  DType embedding_dtype = DType::kF16;      // of stored rows: kF16 or kF32
+  bool quality_gate = true;                 // off: scores are kept, nothing is judged
+  QualityThresholds quality_thresholds;     // of warn and refuse
+  ImageLimits image_limits;                 // checked from the header
+  int prepare_threads = 2;                  // decode, quality, preprocess; 1..64
+  int lookup_threads = 1;                   // reads of the store; 1..64
+  size_t max_pending_images = 64;           // accepted, not yet encoded; more is refused
+  size_t max_pending_bytes = 256ull << 20;  // of encoded pictures, likewise
+  int max_batch_images = 4;                 // in one pass of the tower; 1..256
+};
+
+}  // namespace tessera::vision

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/compute_pool.h"
+#include "common/store/embedding_store.h"
+#include "kernels/backend.h"
+#include "services/vision/vision_options.h"
+
+namespace tessera::vision {
+
+// What a vision service makes. Constant for its life.
+struct VisionInfo {
+  std::string fingerprint;    // hex; refs hold for one fingerprint
+  int64_t rows_per_image = 0;  // rows of any picture (0: depends on the picture)
+  int64_t width = 0;           // columns of a row
+  std::string device;          // the backend's name
+  kernels::MemoryUse memory;   // right after loading
+  size_t loaded_bytes = 0;     // bytes of tower and connector in the model's files
+};
+
+// The vision service of one model on one device: owns backend, tower, threads and service.
+class VisionRuntime {
+ public:
+  // Loads the model. `pool`, `store` and `clock` outlive the result. INVALID_ARGUMENT or NOT_FOUND
+  // names the option, config key or tensor at fault.
+  static absl::StatusOr<std::unique_ptr<VisionRuntime>> Create(const VisionOptions& options,
+                                                               base::ComputePool& pool,
+                                                               store::EmbeddingStore& store,
+                                                               base::Clock& clock);
+  // REQUIRES: the server that serves service() has been shut down.
+  ~VisionRuntime();
+
+  // tessera.v1.VisionService; lives as long as this object.
+  grpc::Service* service();
+  const VisionInfo& info() const;
+
+  // New pictures are refused with UNAVAILABLE from now on; waits for the accepted ones until
+  // `deadline` (of the clock). True when none is left. May be called again.
+  bool Drain(absl::Time deadline);
+
+ private:
+  struct Parts;
+  explicit VisionRuntime(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace tessera::vision
