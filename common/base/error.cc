@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace tessera::base {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 constexpr char kReasonUrl[] = "tessera/reason";
 constexpr char kFieldUrl[] = "tessera/field";
 constexpr char kRetryUrl[] = "tessera/retry_nanoseconds";
+constexpr char kResourceTypeUrl[] = "tessera/resource_type";
+constexpr char kResourceNameUrl[] = "tessera/resource_name";
+constexpr char kFactPrefix[] = "tessera/fact/";
 
 std::string PayloadText(const absl::Status& status, const char* url) {
   absl::optional<absl::Cord> payload = status.GetPayload(url);
@@ -44,6 +48,17 @@ absl::Status WithRetry(absl::Status status, absl::Duration delay) {
   return status;
 }
 
+absl::Status WithResource(absl::Status status, absl::string_view type, absl::string_view name) {
+  status.SetPayload(kResourceTypeUrl, absl::Cord(type));
+  status.SetPayload(kResourceNameUrl, absl::Cord(name));
+  return status;
+}
+
+absl::Status WithFact(absl::Status status, absl::string_view key, absl::string_view value) {
+  status.SetPayload(absl::StrCat(kFactPrefix, key), absl::Cord(value));
+  return status;
+}
+
 absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
   absl::Status out(status.code(), absl::StrCat(context, ": ", status.message()));
@@ -54,6 +69,18 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context) {
 
 std::string ReasonOf(const absl::Status& status) { return PayloadText(status, kReasonUrl); }
 std::string FieldOf(const absl::Status& status) { return PayloadText(status, kFieldUrl); }
+
+std::pair<std::string, std::string> ResourceOf(const absl::Status& status) {
+  return {PayloadText(status, kResourceTypeUrl), PayloadText(status, kResourceNameUrl)};
+}
+
+std::map<std::string, std::string> FactsOf(const absl::Status& status) {
+  std::map<std::string, std::string> facts;
+  status.ForEachPayload([&facts](absl::string_view url, const absl::Cord& value) {
+    if (absl::ConsumePrefix(&url, kFactPrefix)) facts[std::string(url)] = std::string(value);
+  });
+  return facts;
+}
 
 std::optional<absl::Duration> RetryOf(const absl::Status& status) {
   int64_t nanoseconds = 0;

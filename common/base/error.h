@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +24,11 @@ absl::Status WithReason(absl::Status status, absl::string_view reason);
 absl::Status WithField(absl::Status status, absl::string_view field);
 absl::Status WithRetry(absl::Status status, absl::Duration delay);
 
+// NOT_FOUND of a named thing: `type` is "model" or "image_handle".
+absl::Status WithResource(absl::Status status, absl::string_view type, absl::string_view name);
+// A further fact for ErrorInfo.metadata, such as ("stage", "encode").
+absl::Status WithFact(absl::Status status, absl::string_view key, absl::string_view value);
+
 // Prefixes the message with "context: ", keeping code and details.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
@@ -29,5 +36,7 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context);
 std::string ReasonOf(const absl::Status& status);
 std::string FieldOf(const absl::Status& status);
 std::optional<absl::Duration> RetryOf(const absl::Status& status);
+std::pair<std::string, std::string> ResourceOf(const absl::Status& status);  // {type, name}
+std::map<std::string, std::string> FactsOf(const absl::Status& status);
 
 }  // namespace tessera::base

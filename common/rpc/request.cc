@@ -1,0 +1,54 @@
+#include "common/rpc/request.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/ascii.h"
+#include "common/base/digest.h"
+
+namespace tessera::rpc {
+namespace {
+
+constexpr char kRequestId[] = "x-request-id";
+constexpr char kTraceparent[] = "traceparent";
+
+std::string Metadata(const grpc::CallbackServerContext& context, const char* key) {
+  const auto& all = context.client_metadata();
+  const auto found = all.find(key);
+  return found == all.end() ? std::string()
+                            : std::string(found->second.data(), found->second.size());
+}
+
+bool IsGoodRequestId(const std::string& id) {
+  return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) {
+    return absl::ascii_isgraph(static_cast<unsigned char>(c));
+  });
+}
+
+}  // namespace
+
+std::string NewRequestId() { return base::ToHex(base::RandomBytes(16)); }
+
+RequestContext AcceptRequest(grpc::CallbackServerContext& context, absl::Time now,
+                             absl::Duration cap) {
+  RequestContext request;
+  request.request_id = Metadata(context, kRequestId);
+  if (!IsGoodRequestId(request.request_id)) request.request_id = NewRequestId();
+  request.traceparent = Metadata(context, kTraceparent);
+  if (request.traceparent.size() > 128) request.traceparent.clear();
+  const absl::Duration left =
+      absl::FromChrono(context.deadline() - std::chrono::system_clock::now());
+  request.deadline = now + std::min(left, cap);
+  context.AddInitialMetadata(kRequestId, request.request_id);
+  return request;
+}
+
+void ForwardRequest(const RequestContext& request, absl::Time now, grpc::ClientContext& context) {
+  context.AddMetadata(kRequestId, request.request_id);
+  if (!request.traceparent.empty()) context.AddMetadata(kTraceparent, request.traceparent);
+  const absl::Duration left =
+      std::clamp(request.deadline - now, absl::ZeroDuration(), absl::Hours(1));
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left));
+}
+
+}  // namespace tessera::rpc

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace tessera::rpc {
+
+struct ServerOptions {
+  // "host:port", port 0 takes a free one; empty: reachable by InProcessChannel only.
+  std::string address;
+  int max_receive_bytes = 32 << 20;
+  bool reflection = false;  // grpc.reflection.v1alpha
+};
+
+// A gRPC server with grpc.health.v1 for "", "liveness", "readiness" and each service's full name.
+// Tolerates client keepalive of 30 s; connections live 10 minutes plus grace. Any thread.
+class Server {
+ public:
+  // Starts at once, ready. `services` outlive the server. INVALID_ARGUMENT when the address cannot
+  // be had: a taken port is an error (port sharing is off).
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, absl::Span<grpc::Service* const> services,
+      const std::vector<std::string>& service_names);
+  ~Server();
+
+  int port() const { return port_; }
+  // For the services of one process: the same calls without a socket.
+  std::shared_ptr<grpc::Channel> InProcessChannel();
+
+  // Readiness, "" and the services' names; liveness stays as it is.
+  void SetReady(bool ready);
+  // Not ready, no new calls; running ones are cancelled at `deadline` from now. Returns when all
+  // have ended. Idempotent.
+  void Shutdown(absl::Duration deadline);
+
+ private:
+  Server() = default;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::string> service_names_;
+  int port_ = 0;
+};
+
+}  // namespace tessera::rpc
