@@ -13,9 +13,11 @@
 // What a device can do: the one page that reference, CPU and CUDA implement.
 //
 // Ops only enqueue, in order, on the backend's stream. Their results and errors exist after
-// Synchronize(); everything an op was given (views, spans, host memory) lives until then. Ops take
-// views and a params struct and allocate nothing once warm. Shapes are REQUIRES: a wrong one is our
-// bug and aborts. One backend per thread; nothing here is thread-safe.
+// Synchronize(). Params structs, views and the list MatMulParams::outs are read during the call;
+// everything else an op was given (buffers, weights, spans of numbers, host memory) lives and stays
+// as it is until then. Ops take views and a params struct and allocate nothing once warm. Shapes
+// are REQUIRES: a wrong one is our bug and aborts. One backend per thread; nothing here is
+// thread-safe.
 //
 // The same answer (reference and CPU): a row's products and attention are summed in one fixed order
 // whatever its batch mates, its chunk and the number of threads, so results are equal to the bit.
@@ -43,9 +45,9 @@ struct MatMulParams {
   bool add_to_out = false;  // the residual is what `out` holds
 };
 
-// Rotary angles of a step: theta = position * inverse_frequency[c] * 1, cos and sin scaled by
-// `attention_scale`. Component c takes its position from axis 0, 1 or 2 as `sections` deals them
-// (M-RoPE: Qwen2-VL, arXiv 2409.12191, section 2.1); empty sections mean axis 0 for all.
+// Rotary angles of a step: theta = position * inverse_frequency[c], a product in f32; cos and sin
+// are scaled by `attention_scale`. Component c takes its position from axis 0, 1 or 2 as `sections`
+// deals them (M-RoPE: Qwen2-VL, arXiv 2409.12191, section 2.1); empty sections mean axis 0 for all.
 struct RotaryAnglesParams {
   absl::Span<const float> inverse_frequency;  // [sets, head_dim / 2]
   absl::Span<const int32_t> frequency_set;    // [tokens]: which set a token uses; empty: set 0
@@ -119,8 +121,10 @@ struct Sampled {
   bool finite = false;  // false: a logit was NaN or infinite; then id is -1
 };
 struct SampleParams {
-  DeviceView logits;     // [rows, vocab]
-  int32_t id_limit = 0;  // ids at or beyond it are never chosen
+  DeviceView logits;  // [rows, vocab]
+  // The distribution is over the ids below it: what lies beyond is padding and not looked at.
+  // REQUIRES: 0 < id_limit <= vocab.
+  int32_t id_limit = 0;
   absl::Span<const SamplingRow> rows;
   absl::Span<Sampled> out;  // [rows], valid after Synchronize
 };

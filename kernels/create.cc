@@ -1,0 +1,19 @@
+#include "kernels/create.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/reference/backend.h"
+
+namespace tessera::kernels {
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const std::string& device,
+                                                       base::ComputePool& pool) {
+  if (device == "cpu") return cpu::CreateCpuBackend(pool);
+  if (device == "reference") return reference::CreateReferenceBackend(pool);
+  return base::BadField(
+      "device", "DEVICE_UNKNOWN",
+      absl::StrCat("device \"", device, "\" is not there; this build has: cpu, reference"));
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,79 @@
+#include "kernels/reference/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/plan_checks.h"
+#include "kernels/reference/memory.h"
+
+namespace tessera::kernels::reference {
+namespace {
+
+// softmax(scale q k^T) v over `keys` keys; key(j, d) and value(j, d) read one element.
+template <typename Key, typename Value>
+void Attend(const float* q, int head_dim, double scale, int64_t keys, Key key, Value value,
+            float* out) {
+  std::vector<double> weight(static_cast<size_t>(keys));
+  double largest = -std::numeric_limits<double>::infinity(), total = 0;
+  for (int64_t j = 0; j < keys; ++j) {
+    double score = 0;
+    for (int d = 0; d < head_dim; ++d) score += double{q[d]} * double{key(j, d)};
+    weight[j] = score * scale;
+    largest = std::fmax(largest, weight[j]);
+  }
+  for (double& w : weight) total += w = std::exp(w - largest);
+  for (int d = 0; d < head_dim; ++d) {
+    double sum = 0;
+    for (int64_t j = 0; j < keys; ++j) sum += weight[j] * double{value(j, d)};
+    out[d] = static_cast<float>(sum / total);
+  }
+}
+
+}  // namespace
+
+void PagedAttention(const PagedAttentionParams& params, base::ComputePool& pool) {
+  const HostView q = Map(params.q), out = Map(params.out);
+  const Cache& cache = Object<Cache>(*params.cache);
+  const KvCacheSpec& spec = cache.spec();
+  CheckPaged(params, spec);
+  const int group = params.heads / spec.kv_heads;
+  for (size_t s = 0; s < params.context.size(); ++s) {
+    const int64_t begin = params.query_begin[s], end = params.query_begin[s + 1];
+    const int32_t* table = params.block_table.data() + s * params.table_width;
+    pool.Run(static_cast<int>((end - begin) * params.heads), [&](int task) {
+      const int64_t row = begin + task / params.heads;
+      const int head = task % params.heads, kv_head = head / group;
+      auto read = [&](Cache::Part part, int64_t j, int d) {
+        const int64_t slot =
+            int64_t{table[j / spec.block_size]} * spec.block_size + j % spec.block_size;
+        return cache.Read(part, params.layer, slot, kv_head, d);
+      };
+      Attend(
+          q.row(row) + head * spec.head_dim, spec.head_dim, params.scale,
+          params.context[s] - (end - 1 - row),
+          [&](int64_t j, int d) { return read(Cache::kKey, j, d); },
+          [&](int64_t j, int d) { return read(Cache::kValue, j, d); },
+          out.row(row) + head * spec.head_dim);
+    });
+  }
+}
+
+void PackedAttention(const PackedAttentionParams& params, base::ComputePool& pool) {
+  const HostView q = Map(params.q), k = Map(params.k), v = Map(params.v), out = Map(params.out);
+  const int head_dim = CheckPacked(params);
+  for (size_t s = 0; s + 1 < params.query_begin.size(); ++s) {
+    const int64_t begin = params.query_begin[s], end = params.query_begin[s + 1];
+    const int64_t first_key = params.key_begin[s];
+    pool.Run(static_cast<int>((end - begin) * params.heads), [&](int task) {
+      const int64_t row = begin + task / params.heads;
+      const int at = task % params.heads * head_dim;
+      Attend(
+          q.row(row) + at, head_dim, params.scale, params.key_begin[s + 1] - first_key,
+          [&](int64_t j, int d) { return k.row(first_key + j)[at + d]; },
+          [&](int64_t j, int d) { return v.row(first_key + j)[at + d]; }, out.row(row) + at);
+    });
+  }
+}
+
+}  // namespace tessera::kernels::reference

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "kernels/host_memory.h"
+
+namespace tessera::kernels::reference {
+
+// A matrix as the file has it: [n, k] of its own dtype.
+class Matrix final : public DeviceObject {
+ public:
+  static absl::StatusOr<DeviceMatrix> Load(const TensorView& weight, MemoryLedger& ledger);
+
+  Matrix(HostBlock block, DType dtype, int64_t n, int64_t k)
+      : block_(std::move(block)), view_{dtype, {n, k}, block_.data()} {}
+  int64_t n() const { return view_.shape[0]; }
+  int64_t k() const { return view_.shape[1]; }
+  // Row `row` as f32, exactly. REQUIRES: out.size() is k().
+  void ReadRow(int64_t row, absl::Span<float> out) const { ReadFloats(view_, row * k(), out); }
+
+ private:
+  HostBlock block_;
+  TensorView view_;
+};
+
+// K and V as [layer][block][place in the block][kv head][head_dim] each.
+class Cache final : public DeviceObject {
+ public:
+  static absl::StatusOr<KvCache> Make(const KvCacheSpec& spec, MemoryLedger& ledger);
+  static size_t BytesPerBlock(const KvCacheSpec& spec);
+
+  Cache(HostBlock block, const KvCacheSpec& spec) : block_(std::move(block)), spec_(spec) {}
+  const KvCacheSpec& spec() const { return spec_; }
+
+  enum Part { kKey, kValue };
+  // Element `dim` of the key or value in `slot` (block * block_size + place).
+  float Read(Part part, int layer, int64_t slot, int kv_head, int dim) const;
+  void Write(Part part, int layer, int64_t slot, int kv_head, int dim, float value);
+
+ private:
+  size_t Index(Part part, int layer, int64_t slot, int kv_head, int dim) const;
+
+  HostBlock block_;
+  KvCacheSpec spec_;
+};
+
+}  // namespace tessera::kernels::reference

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace tessera::testing {
+
+// A backend whose ops only take place in Synchronize(), as on a device with a stream of its own.
+// Until then a Download's destination is NaN, a Sampled is nonsense, and host memory (uploads, ids,
+// slots, tables, sampling rows) has not been read. Wraps `inner`, whose handles it hands out; the
+// numbers are inner's.
+std::unique_ptr<kernels::Backend> MakeDeferredBackend(std::unique_ptr<kernels::Backend> inner);
+
+}  // namespace tessera::testing
