@@ -1,0 +1,217 @@
+#include "services/gateway/answer.h"
+
+#include <utility>
+
+#include "common/base/error.h"
+#include "services/gateway/receipts.h"
+
+namespace tessera::gateway {
+
+void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
+  absl::StatusOr<ParsedRequest> parsed =
+      ParseRequest(request, tenant, parts_.options, parts_.clock.Now());
+  if (!parsed.ok()) {
+    End(parsed.status(), {});
+    return;
+  }
+  parsed_ = *std::move(parsed);
+  stage_ = "encode";
+  ResolveImages();
+}
+
+void Answer::ResolveImages() {
+  const size_t count = parsed_.pictures.size();
+  {
+    base::MutexLock lock(mutex_);
+    images_.resize(count);
+    unresolved_ = count;
+  }
+  if (count == 0) StartDecode();
+  for (size_t i = 0; i < count; ++i) {
+    KeepCall(parts_.resolver.Resolve(
+        parsed_.pictures[i], request_,
+        [self = shared_from_this(), i](absl::StatusOr<ResolvedImage> image) {
+          self->OnResolved(i, std::move(image));
+        }));
+  }
+}
+
+void Answer::OnResolved(size_t index, absl::StatusOr<ResolvedImage> image) {
+  if (!image.ok()) {
+    const std::string field = "messages[" + std::to_string(parsed_.picture_turns[index]) +
+                              "] image " + std::to_string(index);
+    absl::Status status = base::Annotate(image.status(), field);
+    if (absl::IsInvalidArgument(status)) status = base::WithField(std::move(status), "messages");
+    End(status, {});
+    CancelCalls();
+    return;
+  }
+  bool all = false;
+  {
+    base::MutexLock lock(mutex_);
+    images_[index] = *std::move(image);
+    all = --unresolved_ == 0 && !ended_;
+  }
+  if (all) StartDecode();
+}
+
+void Answer::WarnOfQuality() {
+  base::MutexLock lock(mutex_);
+  std::vector<bool> warned(static_cast<size_t>(parsed_.start.messages_size()), false);
+  for (size_t i = 0; i < images_.size(); ++i) {
+    const int turn = parsed_.picture_turns[i];
+    if (images_[i].ref.quality().verdict() != v1::QUALITY_VERDICT_WARN || warned[turn]) continue;
+    warned[turn] = true;
+    parsed_.start.mutable_messages(turn)->add_parts()->set_text("\n" +
+                                                                parts_.options.quality_warning);
+  }
+}
+
+void Answer::StartDecode() {
+  WarnOfQuality();
+  {
+    base::MutexLock lock(mutex_);
+    if (ended_) return;
+    for (const ResolvedImage& image : images_) *parsed_.start.add_images() = image.ref;
+    decoding_ = true;
+    calls_.clear();
+  }
+  stage_ = "decode";
+  std::shared_ptr<DecodeCall> call =
+      parts_.decode.Generate(parsed_.start, request_, shared_from_this());
+  std::vector<uint32_t> made;
+  bool cancel = false;
+  {
+    base::MutexLock lock(mutex_);
+    if (ended_) return;
+    decode_call_ = call;
+    made.swap(rows_made_);
+    cancel = cancelled_ || !failure_.ok();
+  }
+  if (!made.empty()) call->RowsReady(made);
+  if (cancel) call->Cancel();
+}
+
+void Answer::OnNeedRows(const v1::NeedRows& need) {
+  for (uint32_t index : need.images()) {
+    if (index >= parsed_.pictures.size()) continue;
+    KeepCall(parts_.resolver.Encode(
+        parsed_.pictures[index], request_,
+        [self = shared_from_this(), index](absl::StatusOr<ResolvedImage> image) {
+          self->OnRowsMade(index, std::move(image));
+        }));
+  }
+}
+
+void Answer::OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image) {
+  std::shared_ptr<DecodeCall> call;
+  bool failed = false;
+  {
+    base::MutexLock lock(mutex_);
+    call = decode_call_;
+    if (image.ok()) {
+      images_[index] = *std::move(image);
+      if (!call) rows_made_.push_back(index);
+    } else {
+      failed = true;
+      if (failure_.ok()) failure_ = image.status();
+    }
+  }
+  if (!call) return;
+  if (failed) {
+    call->Cancel();
+  } else {
+    call->RowsReady({index});
+  }
+}
+
+void Answer::OnPiece(const std::string& text) {
+  if (first_text_ == absl::InfinitePast()) {
+    first_text_ = parts_.clock.Now();
+    stage_ = "generation";
+    // Prefill has begun long ago: nobody will ask for the pictures' bytes again.
+    for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
+  }
+  if (sink_.OnText(text)) return;
+  std::shared_ptr<DecodeCall> call;
+  {
+    base::MutexLock lock(mutex_);
+    call = decode_call_;
+    if (failure_.ok()) {
+      failure_ = base::Error(absl::StatusCode::kResourceExhausted, "SLOW_READER",
+                             "the client does not read the answer: too much text is waiting");
+    }
+  }
+  if (call) call->Cancel();
+}
+
+void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
+  std::vector<ResolvedImage> images;
+  absl::Status failure;
+  {
+    base::MutexLock lock(mutex_);
+    images = images_;
+    failure = failure_;
+    decode_call_ = nullptr;
+  }
+  if (!status.ok()) {
+    End(failure.ok() ? status : failure, {});
+    CancelCalls();
+    return;
+  }
+  const absl::Time now = parts_.clock.Now();
+  GatewayTimes times;
+  times.total = absl::ToDoubleSeconds(now - arrival_);
+  times.first_token = first_text_ == absl::InfinitePast()
+                          ? times.total
+                          : absl::ToDoubleSeconds(first_text_ - arrival_);
+  End(absl::OkStatus(), MakeResponse(end, images, times));
+}
+
+void Answer::KeepCall(std::shared_ptr<Call> call) {
+  if (call == nullptr) return;
+  bool cancel = false;
+  {
+    base::MutexLock lock(mutex_);
+    cancel = ended_ || cancelled_;
+    if (!cancel) calls_.push_back(call);
+  }
+  if (cancel) call->Cancel();
+}
+
+void Answer::CancelCalls() {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    base::MutexLock lock(mutex_);
+    calls.swap(calls_);
+    if (decode_call_) calls.push_back(decode_call_);
+  }
+  for (const std::shared_ptr<Call>& call : calls) call->Cancel();
+}
+
+void Answer::Cancel() {
+  bool decoding = false;
+  {
+    base::MutexLock lock(mutex_);
+    cancelled_ = true;
+    decoding = decoding_;
+  }
+  CancelCalls();
+  // Decode's own end follows; a picture that waits for an upload of others does not end by itself.
+  if (!decoding) End(absl::CancelledError("the client has gone"), {});
+}
+
+void Answer::End(const absl::Status& status, const v1::GenerateResponse& response) {
+  {
+    base::MutexLock lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+  }
+  if (absl::IsDeadlineExceeded(status)) {
+    sink_.OnEnd(base::WithFact(base::WithReason(status, "DEADLINE"), "stage", stage_.load()), {});
+    return;
+  }
+  sink_.OnEnd(status, response);
+}
+
+}  // namespace tessera::gateway

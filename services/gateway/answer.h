@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/rpc/request.h"
+#include "services/gateway/decode_client.h"
+#include "services/gateway/gateway_options.h"
+#include "services/gateway/image_resolver.h"
+#include "services/gateway/validate.h"
+#include "tessera/v1/gateway.pb.h"
+
+namespace tessera::gateway {
+
+// Where an answer goes: texts, then one end. One call at a time, on any thread.
+class AnswerSink {
+ public:
+  virtual ~AnswerSink() = default;
+  // False: the client does not read fast enough to be waited for; the answer is given up.
+  virtual bool OnText(const std::string& text) = 0;
+  // The last call. `response` has everything but the text; it is empty unless `status` is OK.
+  virtual void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) = 0;
+};
+
+// One request on its way: pictures to refs, then decode, then texts to the sink. Any thread; keeps
+// itself alive until the sink has had its end.
+class Answer final : public DecodeEvents, public std::enable_shared_from_this<Answer> {
+ public:
+  struct Parts {
+    const GatewayOptions& options;
+    ImageResolver& resolver;
+    DecodeClient& decode;
+    base::Clock& clock;
+  };
+  // `sink` lives until its OnEnd has returned. `arrival`: when the request came.
+  Answer(const Parts& parts, rpc::RequestContext request, absl::Time arrival, AnswerSink& sink)
+      : parts_(parts), request_(std::move(request)), arrival_(arrival), sink_(sink) {}
+
+  // Called once.
+  void Start(const v1::GenerateRequest& request, const std::string& tenant);
+  // The end comes with CANCELLED, unless it came before.
+  void Cancel();
+
+  void OnAccepted(const v1::Accepted& accepted) override {}
+  void OnNeedRows(const v1::NeedRows& need) override;
+  void OnPiece(const std::string& text) override;
+  void OnDone(const absl::Status& status, const v1::DecodeEnd& end) override;
+
+ private:
+  void ResolveImages();
+  void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
+  void OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image);
+  void StartDecode();
+  void WarnOfQuality();
+  void KeepCall(std::shared_ptr<Call> call);
+  void CancelCalls();
+  // The first end wins; later ones are ignored.
+  void End(const absl::Status& status, const v1::GenerateResponse& response);
+
+  const Parts parts_;
+  const rpc::RequestContext request_;
+  const absl::Time arrival_;
+  AnswerSink& sink_;
+  ParsedRequest parsed_;                         // written before decode starts
+  std::atomic<const char*> stage_{"admission"};  // for the error of a deadline
+
+  base::Mutex mutex_;
+  std::vector<ResolvedImage> images_ ABSL_GUARDED_BY(mutex_);
+  size_t unresolved_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
+  // Rows made before decode_call_ was known here.
+  std::vector<uint32_t> rows_made_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // why decode was cancelled, if we did it
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool decoding_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time first_text_ = absl::InfinitePast();  // by decode's events only
+};
+
+}  // namespace tessera::gateway

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/rpc/request.h"
+#include "services/gateway/vision_client.h"
+#include "tessera/v1/decode.pb.h"
+
+namespace tessera::gateway {
+
+// What an answer under way says. One call at a time, on any thread; OnDone is the last.
+class DecodeEvents {
+ public:
+  virtual ~DecodeEvents() = default;
+  virtual void OnAccepted(const v1::Accepted& accepted) = 0;
+  virtual void OnNeedRows(const v1::NeedRows& need) = 0;
+  virtual void OnPiece(const std::string& text) = 0;
+  // OK with an end, or the error.
+  virtual void OnDone(const absl::Status& status, const v1::DecodeEnd& end) = 0;
+};
+
+class DecodeCall : public Call {
+ public:
+  // Says that records asked for by NeedRows exist.
+  virtual void RowsReady(const std::vector<uint32_t>& images) = 0;
+};
+
+// The decode service. Any thread.
+class DecodeClient {
+ public:
+  virtual ~DecodeClient() = default;
+  // Events may come before Generate returns. `events` is kept until OnDone has returned.
+  virtual std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+                                               const rpc::RequestContext& request,
+                                               std::shared_ptr<DecodeEvents> events) = 0;
+};
+
+}  // namespace tessera::gateway

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace tessera::gateway {
+
+struct GatewayOptions {
+  std::string model_name;                            // what clients may write as `model`
+  size_t max_image_bytes = 20u << 20;                // of one encoded picture
+  size_t max_message_bytes = 32u << 20;              // of one request
+  int max_images = 16;                               // of one request
+  int max_requests = 256;                            // in flight; beyond it RESOURCE_EXHAUSTED
+  absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
+  size_t known_images = 65536;                       // refs remembered
+  absl::Duration handle_ttl = absl::Hours(1);
+  std::string handle_key;  // shared by gateways; at least 16 bytes
+  std::string quality_warning =
+      "(The picture is of low quality; say so if it makes the answer uncertain.)";
+
+  absl::Status Validate() const;  // INVALID_ARGUMENT names the flag
+};
+
+}  // namespace tessera::gateway

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "services/gateway/gateway_options.h"
+#include "services/gateway/gateway_service.h"
+
+namespace tessera::gateway {
+
+// Everything of the gateway but its listening port. Any thread.
+class GatewayRuntime {
+ public:
+  // Asks vision and decode what they serve (waits up to 10 s for each): their rows must be equally
+  // wide, else FAILED_PRECONDITION with both widths. `clock` outlives the runtime.
+  static absl::StatusOr<std::unique_ptr<GatewayRuntime>> Create(
+      const GatewayOptions& options, std::shared_ptr<grpc::Channel> vision,
+      std::shared_ptr<grpc::Channel> decode, base::Clock& clock);
+
+  // Lives as long as the runtime; "tessera.v1.GatewayService".
+  grpc::Service* service() { return service_.get(); }
+  const v1::GetModelInfoResponse& model_info() const { return model_info_; }
+
+  // New requests are refused from now on; returns when none is left or `timeout` has passed.
+  void Drain(absl::Duration timeout);
+
+ private:
+  GatewayRuntime(const GatewayOptions& options, base::Clock& clock)
+      : options_(options),
+        clock_(clock),
+        known_(options.known_images),
+        limit_(options.max_requests) {}
+
+  const GatewayOptions options_;
+  base::Clock& clock_;
+  KnownImages known_;
+  InflightLimit limit_;
+  v1::GetModelInfoResponse model_info_;
+  std::unique_ptr<VisionClient> vision_;
+  std::unique_ptr<DecodeClient> decode_;
+  std::unique_ptr<ImageResolver> resolver_;
+  std::unique_ptr<GatewayService> service_;
+};
+
+}  // namespace tessera::gateway

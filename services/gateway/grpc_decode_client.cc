@@ -1,0 +1,136 @@
+#include "services/gateway/grpc_decode_client.h"
+
+#include <deque>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/rpc/status.h"
+#include "tessera/v1/decode.grpc.pb.h"
+
+namespace tessera::gateway {
+namespace {
+
+// One Generate stream. A hold keeps it open for RowsReady, which comes from other threads, until
+// the service has said its last word. Owns itself until OnDone.
+class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGenerateRequest,
+                                                          v1::DecodeServiceGenerateResponse>,
+                           public DecodeCall,
+                           public std::enable_shared_from_this<GenerateCall> {
+ public:
+  explicit GenerateCall(std::shared_ptr<DecodeEvents> events) : events_(std::move(events)) {}
+
+  void Start(v1::DecodeService::Stub& stub, const v1::DecodeStart& start,
+             const rpc::RequestContext& request, absl::Time now) {
+    self_ = shared_from_this();
+    rpc::ForwardRequest(request, now, context_);
+    stub.async()->Generate(&context_, this);
+    AddHold();
+    {
+      base::MutexLock lock(mutex_);
+      *outgoing_.emplace_back().mutable_start() = start;
+      WriteNext();
+    }
+    StartRead(&read_);
+    StartCall();
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+  void RowsReady(const std::vector<uint32_t>& images) override {
+    base::MutexLock lock(mutex_);
+    if (closed_) return;
+    outgoing_.emplace_back().mutable_rows_ready()->mutable_images()->Add(images.begin(),
+                                                                         images.end());
+    WriteNext();
+  }
+
+  void OnWriteDone(bool ok) override {
+    base::MutexLock lock(mutex_);
+    writing_ = false;
+    outgoing_.pop_front();
+    if (ok && !closed_) WriteNext();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      {
+        base::MutexLock lock(mutex_);
+        closed_ = true;
+      }
+      RemoveHold();
+      return;
+    }
+    switch (read_.kind_case()) {
+      case v1::DecodeServiceGenerateResponse::kAccepted:
+        events_->OnAccepted(read_.accepted());
+        break;
+      case v1::DecodeServiceGenerateResponse::kNeedRows:
+        events_->OnNeedRows(read_.need_rows());
+        break;
+      case v1::DecodeServiceGenerateResponse::kPiece:
+        events_->OnPiece(read_.piece().text());
+        break;
+      case v1::DecodeServiceGenerateResponse::kEnd:
+        end_ = read_.end();
+        ended_ = true;
+        break;
+      default:
+        break;
+    }
+    StartRead(&read_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<GenerateCall> self = std::move(self_);
+    absl::Status result = rpc::FromGrpc(status);
+    if (result.ok() && !ended_) result = absl::InternalError("decode ended without an end");
+    events_->OnDone(result, end_);
+    events_ = nullptr;
+  }
+
+ private:
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || outgoing_.empty()) return;
+    writing_ = true;
+    StartWrite(&outgoing_.front());
+  }
+
+  std::shared_ptr<DecodeEvents> events_;
+  grpc::ClientContext context_;
+  v1::DecodeServiceGenerateResponse read_;
+  v1::DecodeEnd end_;
+  bool ended_ = false;
+  std::shared_ptr<GenerateCall> self_;
+
+  base::Mutex mutex_;
+  std::deque<v1::DecodeServiceGenerateRequest> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class GrpcDecodeClient final : public DecodeClient {
+ public:
+  GrpcDecodeClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
+      : stub_(v1::DecodeService::NewStub(channel)), clock_(clock) {}
+
+  std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+                                       const rpc::RequestContext& request,
+                                       std::shared_ptr<DecodeEvents> events) override {
+    auto call = std::make_shared<GenerateCall>(std::move(events));
+    call->Start(*stub_, start, request, clock_.Now());
+    return call;
+  }
+
+ private:
+  const std::unique_ptr<v1::DecodeService::Stub> stub_;
+  const base::Clock& clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<DecodeClient> MakeGrpcDecodeClient(std::shared_ptr<grpc::Channel> channel,
+                                                   const base::Clock& clock) {
+  return std::make_unique<GrpcDecodeClient>(std::move(channel), clock);
+}
+
+}  // namespace tessera::gateway

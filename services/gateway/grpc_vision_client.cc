@@ -1,0 +1,146 @@
+#include "services/gateway/grpc_vision_client.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/mutex.h"
+#include "common/rpc/status.h"
+#include "tessera/v1/vision.grpc.pb.h"
+
+namespace tessera::gateway {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+
+// Offers the digest, sends the bytes when they are asked for, waits for Ready. Owns itself until
+// OnDone.
+class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::EncodeResponse>,
+                         public Call,
+                         public std::enable_shared_from_this<EncodeCall> {
+ public:
+  EncodeCall(Picture picture, VisionClient::EncodeDone done)
+      : picture_(std::move(picture)), done_(std::move(done)) {}
+
+  void Start(v1::VisionService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
+    self_ = shared_from_this();
+    rpc::ForwardRequest(request, now, context_);
+    v1::EncodeOffer& offer = *write_.mutable_offer();
+    offer.set_tenant(picture_.tenant);
+    offer.set_digest(picture_.digest.data(), picture_.digest.size());
+    offer.set_size_bytes(picture_.bytes ? picture_.bytes->size() : picture_.size);
+    writing_ = true;
+    stub.async()->Encode(&context_, this);
+    StartWrite(&write_);
+    StartRead(&read_);
+    StartCall();
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    switch (read_.kind_case()) {
+      case v1::EncodeResponse::kNeedBytes:
+        if (!SendBytes()) return;
+        break;
+      case v1::EncodeResponse::kReady:
+        ready_ = read_.ready();
+        break;
+      default:
+        break;
+    }
+    StartRead(&read_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    base::MutexLock lock(mutex_);
+    writing_ = false;
+    if (ok && sending_) WriteChunk();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    absl::StatusOr<v1::EncodeReady> result = absl::InternalError("vision answered no record");
+    if (expired_) {
+      result = base::WithResource(
+          base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED",
+                      "nothing is left behind this image handle: upload the picture again"),
+          "image_handle", base::ToHex(picture_.digest));
+    } else if (!status.ok()) {
+      result = rpc::FromGrpc(status);
+    } else if (ready_) {
+      result = *std::move(ready_);
+    }
+    const std::shared_ptr<EncodeCall> self = std::move(self_);
+    done_(std::move(result));
+    done_ = nullptr;
+  }
+
+ private:
+  // False when there are none and the call was cancelled.
+  bool SendBytes() {
+    if (!picture_.bytes) {
+      expired_ = true;
+      context_.TryCancel();
+      return false;
+    }
+    base::MutexLock lock(mutex_);
+    sending_ = true;
+    if (!writing_) WriteChunk();
+    return true;
+  }
+
+  void WriteChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (sent_ >= picture_.bytes->size()) {
+      sending_ = false;
+      StartWritesDone();
+      return;
+    }
+    const size_t count = std::min(kChunkBytes, picture_.bytes->size() - sent_);
+    write_.set_chunk(picture_.bytes->data() + sent_, count);
+    sent_ += count;
+    writing_ = true;
+    StartWrite(&write_);
+  }
+
+  const Picture picture_;
+  VisionClient::EncodeDone done_;
+  grpc::ClientContext context_;
+  v1::EncodeResponse read_;
+  std::optional<v1::EncodeReady> ready_;
+  bool expired_ = false;
+  std::shared_ptr<EncodeCall> self_;
+
+  base::Mutex mutex_;
+  v1::EncodeRequest write_;
+  size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool sending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ = false;  // set before the call starts, then guarded by mutex_
+};
+
+class GrpcVisionClient final : public VisionClient {
+ public:
+  GrpcVisionClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
+      : stub_(v1::VisionService::NewStub(channel)), clock_(clock) {}
+
+  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
+                               EncodeDone done) override {
+    auto call = std::make_shared<EncodeCall>(picture, std::move(done));
+    call->Start(*stub_, request, clock_.Now());
+    return call;
+  }
+
+ private:
+  const std::unique_ptr<v1::VisionService::Stub> stub_;
+  const base::Clock& clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<VisionClient> MakeGrpcVisionClient(std::shared_ptr<grpc::Channel> channel,
+                                                   const base::Clock& clock) {
+  return std::make_unique<GrpcVisionClient>(std::move(channel), clock);
+}
+
+}  // namespace tessera::gateway

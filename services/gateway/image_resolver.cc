@@ -1,0 +1,78 @@
+#include "services/gateway/image_resolver.h"
+
+#include <utility>
+
+namespace tessera::gateway {
+
+std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
+                                             const rpc::RequestContext& request, Done done) {
+  {
+    base::MutexLock lock(mutex_);
+    const auto waiting = ahead_.find(Key(picture.tenant, picture.digest));
+    if (waiting != ahead_.end()) {
+      waiting->second.push_back(std::move(done));
+      return nullptr;
+    }
+  }
+  std::optional<absl::StatusOr<v1::ImageRef>> known =
+      known_.Find(picture.tenant, picture.digest, fingerprint_);
+  // A refusal is only remembered for handles: bytes that are here can be judged again.
+  if (known && (known->ok() || !picture.bytes)) {
+    if (!known->ok()) {
+      done(known->status());
+    } else {
+      ResolvedImage image;
+      image.ref = **std::move(known);
+      done(std::move(image));
+    }
+    return nullptr;
+  }
+  return Encode(picture, request, std::move(done));
+}
+
+std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
+                                            const rpc::RequestContext& request, Done done) {
+  return vision_.Encode(picture, request,
+                        [this, tenant = picture.tenant, digest = picture.digest,
+                         done = std::move(done)](absl::StatusOr<v1::EncodeReady> ready) {
+                          if (!ready.ok()) {
+                            done(ready.status());
+                            return;
+                          }
+                          ResolvedImage image;
+                          image.ref = ready->ref();
+                          image.cache = ready->cache();
+                          image.stages = ready->stages();
+                          known_.Remember(tenant, digest, image.ref);
+                          done(std::move(image));
+                        });
+}
+
+void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContext& request) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!ahead_.try_emplace(Key(picture.tenant, picture.digest)).second) return;
+  }
+  known_.Forget(picture.tenant, picture.digest);
+  Picture name = picture;
+  name.bytes = nullptr;  // the call keeps the bytes as long as it needs them
+  Encode(picture, request, [this, name = std::move(name)](absl::StatusOr<ResolvedImage> result) {
+    FinishAhead(name, std::move(result));
+  });
+}
+
+void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result) {
+  if (absl::IsInvalidArgument(result.status())) {
+    known_.Remember(picture.tenant, picture.digest, result.status());
+  }
+  std::vector<Done> waiters;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = ahead_.find(Key(picture.tenant, picture.digest));
+    waiters = std::move(found->second);
+    ahead_.erase(found);
+  }
+  for (Done& waiter : waiters) waiter(result);
+}
+
+}  // namespace tessera::gateway

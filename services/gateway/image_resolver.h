@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "services/gateway/known_images.h"
+#include "services/gateway/vision_client.h"
+
+namespace tessera::gateway {
+
+// What a request learns about one picture.
+struct ResolvedImage {
+  v1::ImageRef ref;
+  v1::CacheTier cache = v1::CACHE_TIER_UNSPECIFIED;  // UNSPECIFIED: known, vision was not asked
+  v1::StageSeconds stages;                           // of vision, for this request
+};
+
+// Pictures to refs: from memory, else from the vision service. Any thread.
+class ImageResolver {
+ public:
+  // `fingerprint`: of the vision service whose refs are valid. All outlive the resolver.
+  ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint)
+      : vision_(vision), known_(known), fingerprint_(std::move(fingerprint)) {}
+
+  using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
+  // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
+  // vision. `done` runs exactly once, perhaps before Resolve returns. The call (may be null) can be
+  // cancelled; waiting for an upload cannot, and ends with it.
+  std::shared_ptr<Call> Resolve(const Picture& picture, const rpc::RequestContext& request,
+                                Done done);
+
+  // Asks vision though the ref is known: its record is gone.
+  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
+                               Done done);
+
+  // Encodes ahead of any question. Resolve of the same picture waits for it; a refusal is
+  // remembered for the questions that come.
+  void EncodeAhead(const Picture& picture, const rpc::RequestContext& request);
+
+ private:
+  using Key = std::pair<std::string, base::Sha256Digest>;
+
+  void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
+
+  VisionClient& vision_;
+  KnownImages& known_;
+  const std::string fingerprint_;
+  base::Mutex mutex_;
+  absl::flat_hash_map<Key, std::vector<Done>> ahead_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::gateway

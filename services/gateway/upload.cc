@@ -1,0 +1,43 @@
+#include "services/gateway/upload.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "services/gateway/image_handle.h"
+
+namespace tessera::gateway {
+
+absl::Status Upload::Add(const std::string& data) {
+  if (bytes_.size() + data.size() > options_.max_image_bytes) {
+    return base::BadField("data", "IMAGE_TOO_LARGE",
+                          absl::StrCat("the picture has more than ", options_.max_image_bytes,
+                                       " bytes, which is the limit"));
+  }
+  bytes_ += data;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext& request,
+                                                       ImageResolver& resolver, absl::Time now) {
+  if (bytes_.empty()) {
+    return base::BadField("data", "IMAGE_EMPTY", "the upload ended without a byte");
+  }
+  Picture picture;
+  picture.tenant = tenant_;
+  picture.digest = base::Sha256Of(bytes_);
+  picture.size = bytes_.size();
+  picture.bytes = std::make_shared<const std::string>(std::move(bytes_));
+  ImageHandle handle;
+  handle.digest = picture.digest;
+  handle.expiry = absl::FromUnixSeconds(absl::ToUnixSeconds(now + options_.handle_ttl));
+  v1::UploadImageResponse response;
+  response.set_handle(SignHandle(handle, tenant_, options_.handle_key));
+  response.set_expires_seconds(static_cast<uint32_t>(absl::ToInt64Seconds(options_.handle_ttl)));
+  response.set_sha256(base::ToHex(picture.digest));
+  resolver.EncodeAhead(picture, request);
+  return response;
+}
+
+}  // namespace tessera::gateway

@@ -1,0 +1,164 @@
+#include "services/gateway/validate.h"
+
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "services/gateway/image_source.h"
+
+namespace tessera::gateway {
+namespace {
+
+constexpr int kMaxMessages = 1024;
+constexpr int kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 256;
+constexpr size_t kMaxSessionBytes = 256;
+
+absl::Status CheckModel(const v1::GenerateRequest& request, const GatewayOptions& options) {
+  if (request.model().empty() || request.model() == options.model_name) return absl::OkStatus();
+  return base::WithResource(
+      base::Error(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
+                  absl::StrCat("model \"", request.model().substr(0, 128),
+                               "\" is not served here; served: \"", options.model_name, "\"")),
+      "model", request.model().substr(0, 128));
+}
+
+// NaN fails every comparison, so each rule says what is allowed.
+absl::Status CheckRange(absl::string_view field, double value, bool allowed,
+                        absl::string_view range) {
+  if (allowed) return absl::OkStatus();
+  return base::BadField(field, "BAD_PARAMETER",
+                        absl::StrCat(field, " is ", value, "; it must be ", range));
+}
+
+absl::Status CheckOptions(const v1::GenerationOptions& options) {
+  if (options.has_max_tokens() && options.max_tokens() < 1) {
+    return base::BadField("options.max_tokens", "BAD_PARAMETER",
+                          "options.max_tokens is 0; it must be at least 1");
+  }
+  if (options.has_temperature()) {
+    const float t = options.temperature();
+    RETURN_IF_ERROR(CheckRange("options.temperature", t, t >= 0 && t <= 2, "from 0 to 2"));
+  }
+  if (options.has_top_p()) {
+    const float p = options.top_p();
+    RETURN_IF_ERROR(CheckRange("options.top_p", p, p > 0 && p <= 1, "above 0 and at most 1"));
+  }
+  if (options.has_min_p()) {
+    const float p = options.min_p();
+    RETURN_IF_ERROR(CheckRange("options.min_p", p, p >= 0 && p <= 1, "from 0 to 1"));
+  }
+  if (options.stop_size() > kMaxStops) {
+    return base::BadField("options.stop", "BAD_PARAMETER",
+                          absl::StrCat("options.stop has ", options.stop_size(), " texts; at most ",
+                                       kMaxStops, " are allowed"));
+  }
+  for (int i = 0; i < options.stop_size(); ++i) {
+    const std::string field = absl::StrCat("options.stop[", i, "]");
+    if (options.stop(i).empty() || options.stop(i).size() > kMaxStopBytes) {
+      return base::BadField(field, "BAD_PARAMETER",
+                            absl::StrCat(field, " must have 1 to ", kMaxStopBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Collects the parts of one message into `out`.
+class MessageParser {
+ public:
+  MessageParser(absl::string_view tenant, const GatewayOptions& options, absl::Time now,
+                ParsedRequest& out)
+      : tenant_(tenant), options_(options), now_(now), out_(out) {}
+
+  absl::Status Parse(const v1::Message& message, int index) {
+    const std::string field = absl::StrCat("messages[", index, "]");
+    if (message.role().empty()) {
+      return base::BadField(absl::StrCat(field, ".role"), "BAD_PARAMETER",
+                            absl::StrCat(field, ".role is empty: system, user or assistant"));
+    }
+    if (message.parts().empty()) {
+      return base::BadField(absl::StrCat(field, ".parts"), "BAD_PARAMETER",
+                            absl::StrCat(field, ".parts is empty: at least one text or image"));
+    }
+    v1::DecodeMessage& turn = *out_.start.add_messages();
+    turn.set_role(message.role());
+    for (int i = 0; i < message.parts_size(); ++i) {
+      RETURN_IF_ERROR(ParsePart(message.parts(i), absl::StrCat(field, ".parts[", i, "]"), index,
+                                *turn.add_parts()));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ParsePart(const v1::Part& part, const std::string& field, int turn,
+                         v1::DecodePart& out) {
+    if (part.kind_case() == v1::Part::kText) {
+      out.set_text(part.text());
+      return absl::OkStatus();
+    }
+    if (part.kind_case() != v1::Part::kImage) {
+      return base::BadField(field, "BAD_PARAMETER",
+                            absl::StrCat(field, " is empty: set text or image"));
+    }
+    if (static_cast<int>(out_.pictures.size()) >= options_.max_images) {
+      return base::BadField(field, "TOO_MANY_IMAGES",
+                            absl::StrCat("more than ", options_.max_images,
+                                         " pictures in one request (--max_images)"));
+    }
+    ASSIGN_OR_RETURN(Picture picture, ResolveSource(part.image(), absl::StrCat(field, ".image"),
+                                                    tenant_, options_, now_));
+    out.set_image(static_cast<uint32_t>(out_.pictures.size()));
+    out_.pictures.push_back(std::move(picture));
+    out_.picture_turns.push_back(turn);
+    return absl::OkStatus();
+  }
+
+  const absl::string_view tenant_;
+  const GatewayOptions& options_;
+  const absl::Time now_;
+  ParsedRequest& out_;
+};
+
+// A question that says nothing and shows nothing is a mistake of the client.
+bool SaysNothing(const v1::GenerateRequest& request) {
+  for (const v1::Message& message : request.messages()) {
+    for (const v1::Part& part : message.parts()) {
+      if (part.has_image() || !absl::StripAsciiWhitespace(part.text()).empty()) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
+                                           absl::string_view tenant, const GatewayOptions& options,
+                                           absl::Time now) {
+  RETURN_IF_ERROR(CheckModel(request, options));
+  RETURN_IF_ERROR(CheckOptions(request.options()));
+  if (request.session().size() > kMaxSessionBytes) {
+    return base::BadField("session", "BAD_PARAMETER",
+                          absl::StrCat("session is longer than ", kMaxSessionBytes, " bytes"));
+  }
+  if (request.messages().empty() || request.messages_size() > kMaxMessages) {
+    return base::BadField("messages", "BAD_PARAMETER",
+                          absl::StrCat("messages has ", request.messages_size(),
+                                       " entries; it needs 1 to ", kMaxMessages));
+  }
+  ParsedRequest parsed;
+  parsed.start.set_tenant(std::string(tenant));
+  *parsed.start.mutable_options() = request.options();
+  MessageParser parser(tenant, options, now, parsed);
+  for (int i = 0; i < request.messages_size(); ++i) {
+    RETURN_IF_ERROR(parser.Parse(request.messages(i), i));
+  }
+  if (SaysNothing(request)) {
+    return base::BadField("messages", "EMPTY_PROMPT",
+                          "all messages are empty: there is nothing to answer");
+  }
+  return parsed;
+}
+
+}  // namespace tessera::gateway

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/gateway/gateway_options.h"
+#include "services/gateway/vision_client.h"
+#include "tessera/v1/decode.pb.h"
+#include "tessera/v1/gateway.pb.h"
+
+namespace tessera::gateway {
+
+// A request that is well formed: what decode will get, without the refs, and the pictures.
+struct ParsedRequest {
+  v1::DecodeStart start;           // `images` still empty
+  std::vector<Picture> pictures;   // in the order of the parts
+  std::vector<int> picture_turns;  // index of the message that holds picture i
+};
+
+// INVALID_ARGUMENT names the field; NOT_FOUND for another model or a handle without a picture.
+absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
+                                           absl::string_view tenant, const GatewayOptions& options,
+                                           absl::Time now);
+
+}  // namespace tessera::gateway
