@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/store/embedding_key.h"
+#include "common/store/embedding_record.h"
+
+namespace tessera::store {
+
+// Keeps records by key. Best effort: anything may be gone at the next look. Any thread; bounded
+// time. An error is never a reason to fail a request: it is a miss that is worth a log line.
+class EmbeddingStore {
+ public:
+  virtual ~EmbeddingStore() = default;
+
+  // nullopt on a miss. The record's key equals `key`.
+  virtual absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) = 0;
+
+  // Replaces what is there under record->key. `recompute_cost`: the time it took to make the
+  // record, by which it is valued. Rows are finite (REQUIRES: RowsFromF32 or Decode made them).
+  virtual absl::Status Put(RecordPtr record, absl::Duration recompute_cost) = 0;
+};
+
+}  // namespace tessera::store
