@@ -32,8 +32,8 @@ absl::string_view ForeignFormat(absl::string_view bytes) {
     return "TIFF";
   }
   if (absl::StartsWith(bytes, absl::string_view("\0\0\1\0", 4))) return "ICO";
-  if (bytes.substr(4, 4) == "ftyp") return "HEIF, AVIF or a video";
-  if (bytes.substr(4, 4) == "jP  ") return "JPEG 2000";
+  if (absl::ClippedSubstr(bytes, 4, 4) == "ftyp") return "HEIF, AVIF or a video";
+  if (absl::ClippedSubstr(bytes, 4, 4) == "jP  ") return "JPEG 2000";
   if (absl::StartsWith(bytes, absl::string_view("PK\3\4", 4))) return "ZIP";
   if (absl::StartsWith(bytes, "%PDF")) return "PDF";
   if (absl::StartsWith(bytes, "<")) return "SVG, HTML or XML";
@@ -44,7 +44,8 @@ absl::StatusOr<ImageFormat> Sniff(absl::string_view bytes) {
   if (bytes.empty()) return ImageError("IMAGE_EMPTY", "the picture has no bytes");
   if (absl::StartsWith(bytes, "\xFF\xD8")) return ImageFormat::kJpeg;
   if (absl::StartsWith(bytes, "\x89PNG\r\n\x1A\n")) return ImageFormat::kPng;
-  if (absl::StartsWith(bytes, "RIFF") && bytes.substr(8, 4) == "WEBP") return ImageFormat::kWebp;
+  if (absl::StartsWith(bytes, "RIFF") && absl::ClippedSubstr(bytes, 8, 4) == "WEBP")
+    return ImageFormat::kWebp;
   if (absl::StartsWith(bytes, "BM")) return ImageFormat::kBmp;
   const absl::string_view foreign = ForeignFormat(bytes);
   return ImageError("IMAGE_FORMAT",
