@@ -1,0 +1,132 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/store/embedding_store.h"
+#include "services/vision/encoder/stage_times.h"
+#include "services/vision/image/image.h"
+#include "services/vision/preprocess/preprocess.h"
+#include "services/vision/tower/vision_tower.h"
+
+namespace tessera::vision {
+
+// A picture that is ready for the tower.
+struct Prepared {
+  int height = 0, width = 0;             // pixels
+  std::vector<float> pixel_values;       // [3, height, width]
+  std::map<std::string, double> scores;  // quality
+};
+
+// What is done with a picture before the tower. Pure; called from several threads at once.
+struct PrepareSteps {
+  std::function<absl::StatusOr<RgbImage>(absl::string_view bytes)> decode;
+  // Quality is scored, and refused, here.
+  std::function<absl::StatusOr<Prepared>(const RgbImage& image)> preprocess;
+};
+
+struct PipelineOptions {
+  int prepare_threads = 2;
+  size_t max_pending_images = 64;
+  size_t max_pending_bytes = 256ull << 20;  // encoded
+  size_t max_decode_bytes = 512ull << 20;   // by estimate, of all pictures being decoded together
+  int max_batch_images = 4;
+  DType record_dtype = DType::kF16;
+  std::string preprocessing;   // into the records
+  std::string model_revision;  // likewise
+};
+
+struct Encoded {
+  store::RecordPtr record;
+  bool existed = false;  // found in the store after all
+  StageTimes stages;     // as the waiter saw them
+};
+
+struct EncodeTask {
+  store::EmbeddingKey key;
+  std::string bytes;        // the encoded picture, checked against the key's digest
+  size_t decode_bytes = 0;  // ImageHeader's estimate
+  int grid_height = 0, grid_width = 0;
+  // Called exactly once if Submit returned OK, from a thread of the pipeline or inside Cancel or
+  // the destructor. Must not block.
+  std::function<void(absl::StatusOr<Encoded>)> done;
+};
+
+// Pictures to records: some threads decode and preprocess, one encodes batches of equal shape and
+// stores the rows. It alone uses the tower. Equal keys in flight share one encode. Any thread.
+class EncodePipeline {
+ public:
+  using WaiterId = uint64_t;
+
+  // `tower`, `store` and `clock` outlive the pipeline; nobody else uses the tower meanwhile.
+  EncodePipeline(const PipelineOptions& options, PrepareSteps steps, VisionTower& tower,
+                 store::EmbeddingStore& store, base::Clock& clock);
+  // Waiters that are left get UNAVAILABLE.
+  ~EncodePipeline();
+
+  // To name a waiter before it is submitted, so that it can be cancelled from anywhere.
+  WaiterId NewWaiter();
+  // RESOURCE_EXHAUSTED (reason QUEUE_FULL, with retry) or UNAVAILABLE (DRAINING), at once. Errors
+  // of `done` beside those of the steps: INTERNAL, reason NONFINITE_ROWS, and what the tower says.
+  absl::Status Submit(WaiterId waiter, EncodeTask task);
+  // `done` gets CANCELLED unless it was called already. The work goes on while another waits; with
+  // the last it is dropped, unless the tower already has it: then the rows are stored.
+  void Cancel(WaiterId waiter);
+
+  // Refuses new pictures; true when all are done before `deadline`.
+  bool Drain(absl::Time deadline);
+
+ private:
+  struct Waiter {
+    WaiterId id;
+    absl::Time joined;
+    std::function<void(absl::StatusOr<Encoded>)> done;
+  };
+  struct Job;
+  using JobPtr = std::shared_ptr<Job>;
+
+  void PrepareLoop();
+  void Prepare(const JobPtr& job);
+  bool Lookup(const JobPtr& job);
+  absl::Status DecodeAndPreprocess(Job& job);
+  void EncodeLoop();
+  std::vector<JobPtr> NextBatch();
+  void EncodeBatch(const std::vector<JobPtr>& batch);
+  absl::StatusOr<store::RecordPtr> StoreRows(Job& job, const Tensor& rows);
+  void Finish(const JobPtr& job, absl::StatusOr<store::RecordPtr> record, bool existed);
+  bool Dropped(const JobPtr& job);
+  void Release(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Admit(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const PipelineOptions options_;
+  const PrepareSteps steps_;
+  VisionTower& tower_;
+  store::EmbeddingStore& store_;
+  base::Clock& clock_;
+
+  base::Mutex mutex_;
+  base::CondVar prepare_ready_, encode_ready_, decode_room_, idle_;
+  std::deque<JobPtr> to_prepare_ ABSL_GUARDED_BY(mutex_);
+  std::deque<JobPtr> to_encode_ ABSL_GUARDED_BY(mutex_);
+  // In flight and open to more waiters.
+  absl::flat_hash_map<store::EmbeddingKey, JobPtr> jobs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<WaiterId, JobPtr> waiters_ ABSL_GUARDED_BY(mutex_);
+  WaiterId last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t pending_images_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t decode_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int finishing_ ABSL_GUARDED_BY(mutex_) = 0;  // jobs whose waiters are being called
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // last: they use everything above
+};
+
+}  // namespace tessera::vision
