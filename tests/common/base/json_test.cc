@@ -1,0 +1,123 @@
+#include "common/base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+
+namespace tessera::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ErrorOf(absl::string_view text, const JsonLimits& limits = {}) {
+  const auto json = ParseJson(text, limits);
+  EXPECT_FALSE(json.ok()) << text.substr(0, 100);
+  EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(ReasonOf(json.status()).empty());
+  return std::string(json.status().message());
+}
+
+TEST(JsonTest, KeepsTheOrderOfKeysAndEveryKindOfValue) {
+  const auto json = ParseJson(R"( {"z":1,"a":[true,null,-2,3.5,"é\n"],"m":{}} )");
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ(json->dump(), R"({"z":1,"a":[true,null,-2,3.5,"é\n"],"m":{}})");
+}
+
+TEST(JsonTest, ErrorsTellTheByteOffset) {
+  EXPECT_THAT(ErrorOf(R"({"a": x})"), HasSubstr("at byte 6:"));
+  EXPECT_THAT(ErrorOf(R"({"a":1} {)"), HasSubstr("at byte 8:"));
+  EXPECT_THAT(ErrorOf(R"({"a":1,"a":2})"), HasSubstr("at byte 9: the key \"a\" occurs twice"));
+  EXPECT_THAT(ErrorOf("[1,]"), HasSubstr("at byte 3:"));
+  ErrorOf("");
+  ErrorOf("  ");
+}
+
+TEST(JsonTest, RefusesAKeyTwiceInOneObjectOnly) {
+  EXPECT_THAT(ErrorOf(R"({"a":1,"\u0061":2})"), HasSubstr("occurs twice"));
+  EXPECT_THAT(ErrorOf(R"([{"b":{"a":1,"a":2}}])"), HasSubstr("occurs twice"));
+  EXPECT_TRUE(ParseJson(R"({"a":{"a":1},"b":{"a":2}})").ok());
+  EXPECT_TRUE(ParseJson(R"([{"a":1},{"a":1}])").ok());
+}
+
+TEST(JsonTest, DepthHasALimitWithoutUsingTheStack) {
+  EXPECT_TRUE(ParseJson("[[[1]]]", {.max_depth = 3}).ok());
+  EXPECT_THAT(ErrorOf("[[[[1]]]]", {.max_depth = 3}), HasSubstr("deeper than 3"));
+  EXPECT_THAT(ErrorOf(std::string(100'000, '[')), HasSubstr("deeper than 64"));
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
+  EXPECT_THAT(ErrorOf(objects), HasSubstr("deeper than 64"));
+}
+
+TEST(JsonTest, SizeHasALimit) {
+  EXPECT_EQ(ReasonOf(ParseJson("[1,2]", {.max_bytes = 4}).status()), "JSON_TOO_LARGE");
+}
+
+TEST(JsonTest, RefusesWhatIsNoUtf8) {
+  for (const char* bad :
+       {"\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\"", "\"\xc0\xaf\"", R"("\ud800")"}) {
+    ErrorOf(bad);
+    ErrorOf(absl::StrCat("{", bad, ":1}"));
+  }
+}
+
+TEST(JsonTest, RefusesANulWhereverItStands) {
+  for (const std::string& text : {std::string("{}\0", 3), std::string("{}\0{}", 5),
+                                 std::string("\"a\0b\"", 5), std::string("\0{}", 3)}) {
+    EXPECT_THAT(ErrorOf(text), HasSubstr("NUL"));
+  }
+}
+
+TEST(JsonTest, RefusesWhatIsNoJson) {
+  for (const char* bad : {"NaN", "Infinity", "1e999", "01", "+1", "'a'", "{a:1}", "[1 2]",
+                          "// c\n1", "tru", "\"a", "\"\n\"", "1.", ".5", "{\"a\"}", "[}"}) {
+    ErrorOf(bad);
+  }
+}
+
+TEST(JsonTest, AMessageIsPrintableAndShort) {
+  const std::string message =
+      ErrorOf(absl::StrCat("[\"", std::string(100'000, 'x'), "\x01\xff\"]"));
+  EXPECT_LT(message.size(), 1000u);
+  for (char c : message) EXPECT_TRUE(c >= ' ' && c <= '~');
+  EXPECT_LT(ErrorOf(absl::StrCat("{\"", std::string(9999, 'k'), "\":1,\"", std::string(9999, 'k'),
+                                 "\":1}"))
+                .size(),
+            1000u);
+}
+
+TEST(JsonTest, SurvivesSeededMutations) {
+  const std::string seed = R"({"a":[1,-2.5e3,"\u00e9",{"b":null}],"c":{"d":[[],{}]},"e":"text"})";
+  std::mt19937 random(3);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text = seed;
+    for (int edits = 1 + random() % 3; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      if (random() % 2)
+        text[at] = seed[random() % seed.size()];
+      else
+        text[at] = static_cast<char>(random());
+    }
+    if (const auto json = ParseJson(text); json.ok()) {
+      ASSERT_TRUE(ParseJson(json->dump()).ok());
+    }
+  }
+}
+
+TEST(ReadFileTest, NamesThePathOfWhatIsMissingTooLargeOrNoFile) {
+  const std::string absent = "tests/no/such/file.json";
+  EXPECT_EQ(ReadFile(absent).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ReadJsonFile(absent).status().message()), HasSubstr(absent));
+  EXPECT_THAT(std::string(ReadFile("CMakeLists.txt", 10).status().message()),
+              HasSubstr("limit of 10 bytes"));
+  EXPECT_EQ(ReadFile("tests").status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status status = ReadJsonFile("CMakeLists.txt").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("CMakeLists.txt"));
+  EXPECT_EQ(ReasonOf(status), "JSON_INVALID");
+}
+
+}  // namespace
+}  // namespace tessera::base
