@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "services/decode/engine/block_pool.h"
+#include "services/decode/engine/engine_options.h"
+#include "services/decode/engine/engine_stats.h"
+#include "services/decode/engine/request_queue.h"
+#include "services/decode/engine/scheduler.h"
+
+namespace tessera::decode {
+
+// What the engine's thread does, one call after the other: no thread of its own, so a test drives
+// it by hand. Owns sequences, blocks, model, backend and KV cache. A warm decode step allocates
+// nothing.
+class EngineLoop {
+ public:
+  struct Hooks {
+    std::function<void(FetchJob)> fetch;  // the result comes back as a message
+    std::function<void()> ended;          // after a sink's OnEnd
+  };
+
+  EngineLoop(const EngineOptions& options, EngineDevice device, base::Clock& clock, Hooks hooks);
+  // REQUIRES: no request is left (EndAll).
+  ~EngineLoop();
+
+  void Handle(Message message);
+  // Ends what is past its deadline, then computes one step and hands its tokens out. False when
+  // there was nothing to compute.
+  bool Step();
+  // When Step must be called at the latest although no message came.
+  absl::Time next_deadline() const { return next_deadline_; }
+  void EndAll(const absl::Status& status);
+
+  // Constants; any thread.
+  int64_t limit_tokens() const { return scheduler_.limit_tokens(); }
+  absl::Status CheckFits(int64_t prompt_tokens, int64_t image_tokens, int64_t max_tokens) const {
+    return scheduler_.CheckFits(prompt_tokens, image_tokens, max_tokens);
+  }
+  int32_t BlocksFor(int64_t tokens) const { return pool_.BlocksFor(tokens); }
+
+  // Any thread.
+  EngineStats stats() const;
+  // Not OK once the device has failed: nothing can be computed any more. Any thread.
+  absl::Status health() const;
+
+ private:
+  void On(NewRequest message);
+  void On(CancelRequest message);
+  void On(CancelAll message);
+  void On(RowsExist message);
+  void On(FetchResult message);
+
+  void Fetch(ActiveRequest& request);
+  absl::Status TakeRecord(ActiveRequest::Picture& picture, store::RecordPtr record);
+  void AskForRows(ActiveRequest& request);
+  void Schedule(ActiveRequest& request);
+  void EndExpired(absl::Time now);
+  void UpdateNextDeadline();
+
+  absl::Status Compute(const BatchPlan& plan);
+  void MarkStarted(absl::Time now);
+  void GatherRuns();
+  void Deliver(const Progress& progress, bool finite, absl::Time now);
+  void FailPlanned(const absl::Status& status);
+  void End(ActiveRequest& request, const absl::Status& status);
+  void CountEnd(const ActiveRequest& request, const absl::Status& status);
+  void Publish();
+
+  const EngineOptions options_;
+  EngineDevice device_;
+  base::Clock& clock_;
+  const Hooks hooks_;
+  BlockPool pool_;
+  Scheduler scheduler_;
+  absl::flat_hash_map<SequenceId, std::unique_ptr<ActiveRequest>> requests_;
+  absl::Time next_deadline_ = absl::InfiniteFuture();
+  absl::Status closed_;  // not OK: what new requests end with
+
+  // Of one step; kept for their memory.
+  std::vector<kernels::Sampled> sampled_;
+  std::vector<int32_t> sampled_ids_;
+  std::vector<TokenRun> runs_;  // [sequences of the plan]
+  std::vector<bool> finite_;    // [sequences of the plan]
+
+  EngineStats counted_;
+  mutable base::Mutex mutex_;
+  EngineStats published_ ABSL_GUARDED_BY(mutex_);
+  absl::Status health_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::decode

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/backend.h"
+#include "services/decode/engine/row_fetcher.h"
+#include "services/decode/engine/scheduler.h"
+#include "services/decode/model/step_model.h"
+
+namespace tessera::decode {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;  // max_waiting also bounds the requests that wait for rows
+  int32_t blocks = 0;          // of the KV cache
+  int32_t block_size = 16;     // tokens
+  int32_t vocabulary = 0;      // ids at or beyond it are never sampled
+  int64_t row_width = 0;       // columns of a picture's row
+  RowFetcherOptions fetch;
+};
+
+// What the engine computes with. Dies in this order: cache, model, backend.
+struct EngineDevice {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<StepModel> model;
+  kernels::KvCache cache;  // of at least `blocks` blocks
+};
+
+}  // namespace tessera::decode

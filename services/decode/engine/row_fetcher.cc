@@ -1,0 +1,73 @@
+#include "services/decode/engine/row_fetcher.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+
+namespace tessera::decode {
+
+RowFetcher::RowFetcher(const RowFetcherOptions& options, store::EmbeddingStore& store, Done done)
+    : options_(options), store_(store), done_(std::move(done)) {
+  for (int32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+RowFetcher::~RowFetcher() {
+  {
+    base::MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.SignalAll();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void RowFetcher::Fetch(FetchJob job) {
+  base::MutexLock lock(mutex_);
+  jobs_.push_back(std::move(job));
+  changed_.Signal();
+}
+
+void RowFetcher::Run() {
+  FetchJob job;
+  while (NextJob(job)) {
+    const size_t bytes = job.bytes;
+    done_(Read(std::move(job)));
+    base::MutexLock lock(mutex_);
+    bytes_in_flight_ -= bytes;
+    changed_.SignalAll();
+  }
+}
+
+bool RowFetcher::NextJob(FetchJob& job) {
+  base::MutexLock lock(mutex_);
+  while (!stop_ && !Room()) changed_.Wait(mutex_);
+  if (stop_) return false;
+  job = std::move(jobs_.front());
+  jobs_.pop_front();
+  bytes_in_flight_ += job.bytes;
+  return true;
+}
+
+bool RowFetcher::Room() const {
+  if (jobs_.empty()) return false;
+  return bytes_in_flight_ == 0 || bytes_in_flight_ + jobs_.front().bytes <= options_.max_bytes;
+}
+
+FetchResult RowFetcher::Read(FetchJob job) {
+  FetchResult result;
+  result.id = job.id;
+  result.pictures = std::move(job.pictures);
+  result.records.reserve(job.keys.size());
+  for (const store::EmbeddingKey& key : job.keys) {
+    auto record = store_.Get(key);
+    if (!record.ok()) {
+      base::Log(base::LogLevel::kWarning,
+                absl::StrCat("reading an embedding record: ", record.status().ToString()));
+    }
+    const bool found = record.ok() && record->has_value();
+    result.records.push_back(found ? **std::move(record) : nullptr);
+  }
+  return result;
+}
+
+}  // namespace tessera::decode

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "services/decode/engine/sequence.h"
+
+namespace tessera::decode {
+
+// Where the rows of a picture came from.
+enum class RowTier { kNone, kLocal, kComputed /* after NeedRows */ };
+
+struct PictureOutcome {
+  RowTier tier = RowTier::kNone;
+  int32_t rows = 0;
+  size_t bytes_moved = 0;  // of rows, to the decoder
+};
+
+// What one answer cost. Times are 0 where the stage did not happen.
+struct Outcome {
+  FinishReason finish = FinishReason::kNone;  // set when the status is OK
+  int32_t prompt_tokens = 0;
+  int32_t image_tokens = 0;   // of prompt_tokens
+  int32_t cached_tokens = 0;  // of prompt_tokens; not computed for this answer
+  int32_t output_tokens = 0;  // the stop token not counted
+  absl::Duration queue;       // arrival to first step, without `fetch` and without waiting for rows
+  absl::Duration fetch;       // reading records
+  absl::Duration prefill;     // first step to first token
+  absl::Duration generation;  // first token to last
+  std::vector<PictureOutcome> pictures;  // in the order of the prompt
+  int32_t kv_blocks_new = 0;
+  int32_t kv_blocks_reused = 0;
+};
+
+// A request's place in the engine.
+struct Admission {
+  SequenceId id = 0;  // what Cancel and RowsReady take
+  int32_t prompt_tokens = 0;
+  int32_t blocks = 0;  // KV blocks it will take at most
+};
+
+enum class SinkAnswer {
+  kContinue,
+  kStop,  // enough: the answer ends here, well
+  kFull,  // the reader does not keep up: the request is aborted
+};
+
+// Takes what the engine makes for one request. OnAccepted is called by Submit, the others by the
+// engine's thread: none may block. OnEnd comes exactly once, last.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void OnAccepted(const Admission& admission) = 0;
+  // Records that no tier has; `pictures` are positions in the prompt's pictures. The request waits
+  // for Engine::RowsReady.
+  virtual void OnNeedRows(absl::Span<const int32_t> pictures) = 0;
+  // Tokens to append to the answer, at least one.
+  virtual SinkAnswer OnTokens(absl::Span<const int32_t> ids) = 0;
+  virtual void OnEnd(const absl::Status& status, const Outcome& outcome) = 0;
+};
+
+}  // namespace tessera::decode
