@@ -1,0 +1,128 @@
+#include "kernels/cpu/rotary.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/targets.h"
+#include "kernels/plan_checks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/rotary.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target:
+#include "hwy/highway.h"
+#include "kernels/cpu/simd-inl.h"
+
+#ifndef TESSERA_KERNELS_CPU_ROTARY_ONCE_
+#define TESSERA_KERNELS_CPU_ROTARY_ONCE_
+namespace tessera::kernels::cpu {
+
+struct RotaryJob {
+  HostView q, k, v, cos, sin;
+  const Cache* cache = nullptr;
+  int layer = 0;
+  const int32_t* slots = nullptr;
+};
+
+}  // namespace tessera::kernels::cpu
+#endif  // TESSERA_KERNELS_CPU_ROTARY_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// to = one head of `from`, turned; `to` may be `from`.
+void TurnHead(const float* from, int64_t half, const float* cos, const float* sin, float* to) {
+  for (int64_t c = 0; c < half; c += kUnit) {
+    const bool whole = c + kUnit <= half;
+    auto load = [&](const float* p)
+                    HWY_ATTR { return whole ? LoadUnit(p + c) : LoadUnitPart(p + c, half - c); };
+    const Unit x = load(from), y = load(from + half), cosine = load(cos), sine = load(sin);
+    Unit a, b;
+    for (int i = 0; i < kUnitVecs; ++i) {
+      a.v[i] = hn::NegMulAdd(y.v[i], sine.v[i], hn::Mul(x.v[i], cosine.v[i]));
+      b.v[i] = hn::MulAdd(x.v[i], sine.v[i], hn::Mul(y.v[i], cosine.v[i]));
+    }
+    const int64_t count = std::min(kUnit, half - c);
+    StoreUnitPart(a, count, to + c);
+    StoreUnitPart(b, count, to + half + c);
+  }
+}
+
+// Puts one key (whose elements lie 16 apart) and one value into a cache of W.
+template <typename W>
+void WriteHead(const KvView& kv, int64_t slot, const float* key, const float* value) {
+  const int64_t block = slot / kv.block_size, place = slot % kv.block_size;
+  W* base = static_cast<W*>(const_cast<void*>(kv.data)) + block * kv.block_stride;
+  W* keys = base + place / kUnit * kv.head_dim * kUnit + place % kUnit;
+  W* values = base + kv.value_offset + place * kv.value_stride;
+  for (int64_t c = 0; c < kv.head_dim; c += kUnit) {
+    const int64_t count = std::min<int64_t>(kUnit, kv.head_dim - c);
+    const Unit k = count == kUnit ? LoadUnit(key + c) : LoadUnitPart(key + c, count);
+    const Unit v = count == kUnit ? LoadUnit(value + c) : LoadUnitPart(value + c, count);
+    W strip[kUnit];
+    for (int i = 0; i < kUnitVecs; ++i) {
+      StoreF32(DF(), k.v[i], strip + i * kLanes);
+      StoreF32(DF(), v.v[i], values + c + i * kLanes);
+    }
+    for (int64_t i = 0; i < count; ++i) keys[(c + i) * kUnit] = strip[i];
+  }
+}
+
+void RotateTokens(const RotaryJob& job, int64_t begin, int64_t end) {
+  const KvCacheSpec& spec = job.cache->spec();
+  const int64_t head_dim = spec.head_dim, half = head_dim / 2;
+  float key[kMaxHeadDim];
+  for (int64_t t = begin; t < end; ++t) {
+    const float* cos = job.cos.row(t);
+    const float* sin = job.sin.row(t);
+    for (float* q = job.q.row(t); q < job.q.row(t) + job.q.cols; q += head_dim) {
+      TurnHead(q, half, cos, sin, q);
+    }
+    for (int h = 0; h < spec.kv_heads; ++h) {
+      TurnHead(job.k.row(t) + h * head_dim, half, cos, sin, key);
+      const KvView kv = job.cache->Head(job.layer, h);
+      const float* value = job.v.row(t) + h * head_dim;
+      if (spec.dtype == DType::kF16) {
+        WriteHead<Half>(kv, job.slots[t], key, value);
+      } else {
+        WriteHead<float>(kv, job.slots[t], key, value);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::kernels::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels::cpu {
+namespace {
+HWY_EXPORT(RotateTokens);
+}  // namespace
+
+void RotaryAngles(const RotaryAnglesParams& params, Context& context) {
+  const HostView cos = Map(params.cos), sin = Map(params.sin);
+  CheckAngles(params);
+  constexpr int64_t kCost = 16;  // a cosine against a usual element
+  context.ForRows(cos.rows, cos.cols * kCost, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) AnglesOfToken(params, t, cos.row(t), sin.row(t));
+  });
+}
+
+void RotaryKvWrite(const RotaryKvParams& params, Context& context) {
+  RotaryJob job{Map(params.q), Map(params.k), Map(params.v), Map(params.cos), Map(params.sin)};
+  job.cache = &Object<Cache>(*params.cache);
+  job.layer = params.layer;
+  job.slots = params.slots.data();
+  CheckRotary(params, job.cache->spec());
+  const auto rotate = HWY_DYNAMIC_DISPATCH(RotateTokens);
+  context.ForRows(job.q.rows, job.q.cols + 2 * job.k.cols,
+                  [&](int64_t begin, int64_t end) { rotate(job, begin, end); });
+}
+
+}  // namespace tessera::kernels::cpu
+#endif  // HWY_ONCE
