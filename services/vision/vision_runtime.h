@@ -17,7 +17,7 @@ namespace tessera::vision {
 
 // What a vision service makes. Constant for its life.
 struct VisionInfo {
-  std::string fingerprint;    // hex; refs hold for one fingerprint
+  std::string fingerprint;     // hex; refs hold for one fingerprint
   int64_t rows_per_image = 0;  // rows of any picture (0: depends on the picture)
   int64_t width = 0;           // columns of a row
   std::string device;          // the backend's name

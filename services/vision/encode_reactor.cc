@@ -1,0 +1,226 @@
+#include "services/vision/encode_reactor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status.h"
+
+namespace tessera::vision {
+namespace {
+
+absl::Status OfferError(absl::string_view field, absl::string_view reason,
+                        absl::string_view message) {
+  return base::BadField(absl::StrCat("offer.", field), reason, message);
+}
+
+v1::QualityVerdict ToProto(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return v1::QUALITY_VERDICT_PASS;
+    case Verdict::kWarn:
+      return v1::QUALITY_VERDICT_WARN;
+    case Verdict::kRefuse:
+      return v1::QUALITY_VERDICT_REFUSE;
+  }
+  return v1::QUALITY_VERDICT_UNSPECIFIED;
+}
+
+v1::StageSeconds ToProto(const StageTimes& times) {
+  v1::StageSeconds seconds;
+  seconds.set_queue_seconds(absl::ToDoubleSeconds(times[Stage::kQueue]));
+  seconds.set_fetch_seconds(absl::ToDoubleSeconds(times[Stage::kFetch]));
+  seconds.set_image_decode_seconds(absl::ToDoubleSeconds(times[Stage::kImageDecode]));
+  seconds.set_preprocess_seconds(absl::ToDoubleSeconds(times[Stage::kPreprocess]));
+  seconds.set_encode_seconds(absl::ToDoubleSeconds(times[Stage::kEncode]));
+  seconds.set_store_seconds(absl::ToDoubleSeconds(times[Stage::kStore]));
+  return seconds;
+}
+
+}  // namespace
+
+EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint)
+    : parts_(parts), fingerprint_(fingerprint), waiter_(parts.pipeline.NewWaiter()) {
+  StartRead(&request_);
+}
+
+void EncodeReactor::OnReadDone(bool ok) {
+  absl::Status status;
+  if (!ok) {
+    status = step_ == Step::kOffer
+                 ? OfferError("digest", "OFFER_INVALID", "the call ended before its offer")
+                 : OfferError("size_bytes", "SIZE_MISMATCH",
+                              absl::StrCat("the call ended after ", bytes_.size(), " of ",
+                                           offered_bytes_, " bytes"));
+  } else {
+    status = step_ == Step::kOffer ? TakeOffer() : TakeChunk();
+  }
+  if (!status.ok()) Fail(status);
+}
+
+absl::Status EncodeReactor::TakeOffer() {
+  if (!request_.has_offer()) {
+    return OfferError("digest", "OFFER_INVALID", "the first message must be an offer");
+  }
+  const v1::EncodeOffer& offer = request_.offer();
+  if (offer.digest().size() != offered_digest_.size()) {
+    return OfferError("digest", "OFFER_INVALID",
+                      absl::StrCat("a digest of ", offer.digest().size(), " bytes; SHA-256 has ",
+                                   offered_digest_.size()));
+  }
+  if (offer.size_bytes() == 0) {
+    return OfferError("size_bytes", "IMAGE_EMPTY", "the picture has no bytes");
+  }
+  if (offer.size_bytes() > parts_.limits.max_bytes) {
+    return OfferError("size_bytes", "IMAGE_TOO_LARGE",
+                      absl::StrCat("a picture of ", offer.size_bytes(), " bytes; at most ",
+                                   parts_.limits.max_bytes, " are taken"));
+  }
+  std::copy(offer.digest().begin(), offer.digest().end(), offered_digest_.begin());
+  offered_bytes_ = offer.size_bytes();
+  key_ = KeyOf(parts_.identity, offer.tenant(), offered_digest_);
+  if (parts_.lookups.TryPush([this, asked = parts_.clock.Now()] { Lookup(asked); })) {
+    return absl::OkStatus();
+  }
+  return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                                     "too many pictures are looked up already; try again"),
+                         absl::Seconds(1));
+}
+
+void EncodeReactor::Lookup(absl::Time asked) {
+  const absl::Time start = parts_.clock.Now();
+  stages_[Stage::kQueue] += start - asked;
+  auto record = parts_.store.Get(key_);
+  stages_[Stage::kFetch] += parts_.clock.Now() - start;
+  if (!record.ok()) {
+    base::Log(base::LogLevel::kWarning,
+              absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
+  } else if (record->has_value()) {
+    const absl::Status status = SendReady(***record, v1::CACHE_TIER_LOCAL);
+    if (!status.ok()) Fail(status);
+    return;
+  }
+  step_ = Step::kNeedBytes;
+  response_.mutable_need_bytes();
+  StartWrite(&response_);
+}
+
+void EncodeReactor::OnWriteDone(bool ok) {
+  if (!ok) return Fail(absl::CancelledError("the caller is gone"));
+  if (step_ == Step::kNeedBytes) {
+    step_ = Step::kChunks;
+    StartRead(&request_);
+  } else if (step_ == Step::kPlan) {
+    step_ = Step::kEncode;
+    const absl::Status status = Submit();
+    if (!status.ok()) Fail(status);
+  }
+}
+
+absl::Status EncodeReactor::TakeChunk() {
+  const absl::Time start = parts_.clock.Now();
+  if (request_.kind_case() != v1::EncodeRequest::kChunk) {
+    return OfferError("size_bytes", "SIZE_MISMATCH",
+                      absl::StrCat("a message without a chunk after ", bytes_.size(), " of ",
+                                   offered_bytes_, " bytes"));
+  }
+  std::string& chunk = *request_.mutable_chunk();
+  if (chunk.size() > offered_bytes_ - bytes_.size()) {
+    return OfferError("size_bytes", "SIZE_MISMATCH",
+                      absl::StrCat("more bytes than the ", offered_bytes_, " offered"));
+  }
+  sha_.Update(chunk);
+  if (bytes_.empty()) {
+    bytes_ = std::move(chunk);
+  } else {
+    bytes_ += chunk;
+  }
+  const bool complete = bytes_.size() == offered_bytes_;
+  if (complete) RETURN_IF_ERROR(TakePicture());
+  stages_[Stage::kImageDecode] += parts_.clock.Now() - start;
+  if (complete) {
+    step_ = Step::kPlan;
+    *response_.mutable_plan()->mutable_ref() = Ref();
+    StartWrite(&response_);
+  } else {
+    StartRead(&request_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EncodeReactor::TakePicture() {
+  if (sha_.Finish() != offered_digest_) {
+    return OfferError("digest", "DIGEST_MISMATCH",
+                      "the bytes are not those whose SHA-256 was offered");
+  }
+  ASSIGN_OR_RETURN(header_, ReadHeader(bytes_, parts_.limits));
+  ASSIGN_OR_RETURN(plan_, parts_.plan(header_));
+  return absl::OkStatus();
+}
+
+absl::Status EncodeReactor::Submit() {
+  EncodeTask task;
+  task.key = key_;
+  task.bytes = std::move(bytes_);
+  task.decode_bytes = header_.decode_bytes;
+  task.grid_height = plan_.grid_height;
+  task.grid_width = plan_.grid_width;
+  task.done = [this](absl::StatusOr<Encoded> encoded) {
+    if (!encoded.ok()) return Fail(encoded.status());
+    stages_ += encoded->stages;
+    const absl::Status status = SendReady(
+        *encoded->record, encoded->existed ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_COMPUTED);
+    if (!status.ok()) Fail(status);
+  };
+  RETURN_IF_ERROR(parts_.pipeline.Submit(waiter_, std::move(task)));
+  // OnCancel may have come before there was anything to cancel. This object lives until the
+  // reaction that called us returns.
+  if (cancelled_) parts_.pipeline.Cancel(waiter_);
+  return absl::OkStatus();
+}
+
+void EncodeReactor::OnCancel() {
+  cancelled_ = true;
+  parts_.pipeline.Cancel(waiter_);
+}
+
+// Judges the picture by today's thresholds.
+absl::Status EncodeReactor::SendReady(const store::EmbeddingRecord& record, v1::CacheTier tier) {
+  const QualityScores scores = ScoresFromMap(record.quality);
+  RETURN_IF_ERROR(parts_.gate.Check(scores));
+  v1::EncodeReady& ready = *response_.mutable_ready();
+  v1::ImageRef& ref = *ready.mutable_ref();
+  ref = Ref();
+  ref.set_rows(static_cast<uint32_t>(record.rows));
+  ref.set_width(static_cast<uint32_t>(record.width));
+  ref.set_grid_height(static_cast<uint32_t>(record.grid_height));
+  ref.set_grid_width(static_cast<uint32_t>(record.grid_width));
+  v1::Quality& quality = *ref.mutable_quality();
+  for (const auto& [name, score] : record.quality) (*quality.mutable_scores())[name] = score;
+  if (const auto verdict = parts_.gate.Judge(scores)) {
+    quality.set_verdict(ToProto(verdict->verdict));
+    for (const std::string& reason : verdict->reasons) quality.add_reasons(reason);
+  }
+  ready.set_cache(tier);
+  *ready.mutable_stages() = ToProto(stages_);
+  StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  return absl::OkStatus();
+}
+
+void EncodeReactor::Fail(const absl::Status& status) { Finish(rpc::ToGrpc(status)); }
+
+v1::ImageRef EncodeReactor::Ref() const {
+  v1::ImageRef ref;
+  ref.set_key(std::string(key_.bytes()));
+  ref.set_rows(static_cast<uint32_t>(plan_.rows));
+  ref.set_width(parts_.info.width());
+  ref.set_grid_height(static_cast<uint32_t>(plan_.grid_height));
+  ref.set_grid_width(static_cast<uint32_t>(plan_.grid_width));
+  ref.set_vision_fingerprint(fingerprint_);
+  return ref;
+}
+
+}  // namespace tessera::vision

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "common/base/digest.h"
+#include "services/vision/vision_service.h"
+
+namespace tessera::vision {
+
+// One Encode call: offer, then either Ready, or NeedBytes, the bytes, Plan, Ready. One step at a
+// time: each ends by starting exactly one read, write, lookup or encode, or by finishing; only
+// OnCancel comes from the side. Deletes itself when done.
+class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse> {
+ public:
+  // `parts` and `fingerprint` outlive the call.
+  EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override { delete this; }
+
+ private:
+  enum class Step { kOffer, kNeedBytes, kChunks, kPlan, kEncode };
+
+  absl::Status TakeOffer();
+  void Lookup(absl::Time asked);
+  absl::Status TakeChunk();
+  absl::Status TakePicture();
+  absl::Status Submit();
+  absl::Status SendReady(const store::EmbeddingRecord& record, v1::CacheTier tier);
+  void Fail(const absl::Status& status);
+  v1::ImageRef Ref() const;
+
+  const VisionServiceParts& parts_;
+  const std::string& fingerprint_;
+  const EncodePipeline::WaiterId waiter_;
+  std::atomic<bool> cancelled_{false};
+
+  Step step_ = Step::kOffer;
+  v1::EncodeRequest request_;
+  v1::EncodeResponse response_;
+  base::Sha256Digest offered_digest_{};
+  size_t offered_bytes_ = 0;
+  base::Sha256 sha_;
+  std::string bytes_;
+  store::EmbeddingKey key_;
+  ImageHeader header_;
+  ImagePlan plan_;
+  StageTimes stages_;
+};
+
+}  // namespace tessera::vision

@@ -1,0 +1,158 @@
+#include "services/vision/vision_runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/weights/weights.h"
+#include "kernels/create.h"
+#include "services/vision/encoder/encode_pipeline.h"
+#include "services/vision/encoder/identity.h"
+#include "services/vision/encoder/row_plan.h"
+#include "services/vision/encoder/worker_pool.h"
+#include "services/vision/tower/clip_tower.h"
+#include "services/vision/vision_service.h"
+
+namespace tessera::vision {
+namespace {
+
+constexpr size_t kMaxLookups = 1024;  // waiting for a lookup thread
+
+absl::Status CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return base::BadField(field, "OPTION_INVALID",
+                        absl::StrCat(field, " = ", value, "; it must be ", least, "..", most));
+}
+
+absl::Status Validate(const VisionOptions& options) {
+  if (options.embedding_dtype != DType::kF16 && options.embedding_dtype != DType::kF32) {
+    return base::BadField("embedding_dtype", "OPTION_INVALID",
+                          absl::StrCat("embedding_dtype = ", tessera::Name(options.embedding_dtype),
+                                       "; supported: F16, F32"));
+  }
+  RETURN_IF_ERROR(CheckRange("prepare_threads", options.prepare_threads, 1, 64));
+  RETURN_IF_ERROR(CheckRange("lookup_threads", options.lookup_threads, 1, 64));
+  RETURN_IF_ERROR(CheckRange("max_batch_images", options.max_batch_images, 1, 256));
+  return CheckRange("max_pending_images", static_cast<int64_t>(options.max_pending_images), 1,
+                    1 << 20);
+}
+
+PrepareSteps MakeSteps(const ImageLimits& limits, const PreprocessConfig& config,
+                       const QualityGate& gate) {
+  PrepareSteps steps;
+  steps.decode = [limits](absl::string_view bytes) { return DecodeImage(bytes, limits); };
+  steps.preprocess = [config, gate](const RgbImage& image) -> absl::StatusOr<Prepared> {
+    ASSIGN_OR_RETURN(Preprocessed input, Preprocess(image, config));
+    const QualityScores scores =
+        ScoreQuality(input.u8.data(), input.height, input.width, image.width, image.height);
+    RETURN_IF_ERROR(gate.Check(scores));
+    return Prepared{input.height, input.width, std::move(input.pixel_values), ScoreMap(scores)};
+  };
+  return steps;
+}
+
+// Names that a published checkpoint holds and LLaVA does not use are no news: they are listed once.
+void LogUnused(const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  constexpr size_t kShown = 8;
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size()));
+  base::Log(
+      base::LogLevel::kInfo,
+      absl::StrCat("vision: ", names.size(), " tensors of tower and connector are not used: ",
+                   absl::StrJoin(names.begin(), end, ", "), names.size() > kShown ? ", ..." : ""));
+}
+
+}  // namespace
+
+// In the order of birth: what comes later uses what comes before.
+struct VisionRuntime::Parts {
+  VisionConfig config;
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<ClipTower> tower;
+  RowIdentity identity;
+  VisionInfo info;
+  std::unique_ptr<EncodePipeline> pipeline;
+  std::unique_ptr<WorkerPool> lookups;
+  std::unique_ptr<VisionService> service;
+
+  absl::Status LoadTower(const VisionOptions& options, base::ComputePool& pool);
+  void Start(const VisionOptions& options, store::EmbeddingStore& store, base::Clock& clock);
+};
+
+absl::Status VisionRuntime::Parts::LoadTower(const VisionOptions& options,
+                                             base::ComputePool& pool) {
+  ASSIGN_OR_RETURN(config, LoadVisionConfig(options.model_dir));
+  ASSIGN_OR_RETURN(backend, kernels::CreateBackend(options.device, pool));
+  ASSIGN_OR_RETURN(const auto weights, weights::Weights::Open(options.model_dir));
+  TensorSource tensors(*weights);
+  auto loaded = ClipTower::Create(config.tower, tensors, *backend);
+  if (!loaded.ok()) return base::Annotate(loaded.status(), options.model_dir);
+  tower = *std::move(loaded);
+  LogUnused(tensors.Unused(tower->prefixes()));
+
+  identity.preprocessing = config.preprocess.Canonical();
+  identity.tower = config.tower.Canonical();
+  identity.weight_bytes = weights->Digest(tensors.used());
+  identity.compute_dtype = absl::StartsWith(options.device, "cuda") ? DType::kF16 : DType::kF32;
+  identity.record_dtype = options.embedding_dtype;
+  info.loaded_bytes = tensors.used_bytes();
+  return weights->CheckUnchanged();
+}
+
+void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingStore& store,
+                                 base::Clock& clock) {
+  const QualityGate gate(options.quality_gate, options.quality_thresholds);
+  info.fingerprint = FingerprintOf(identity, gate);
+  info.rows_per_image = config.tower.rows();
+  info.width = config.tower.width();
+  info.device = backend->name();
+  info.memory = backend->memory();
+
+  PipelineOptions pipeline_options;
+  pipeline_options.prepare_threads = options.prepare_threads;
+  pipeline_options.max_pending_images = options.max_pending_images;
+  pipeline_options.max_pending_bytes = options.max_pending_bytes;
+  pipeline_options.max_decode_bytes = options.image_limits.max_decode_bytes;
+  pipeline_options.max_batch_images = options.max_batch_images;
+  pipeline_options.record_dtype = options.embedding_dtype;
+  pipeline_options.preprocessing = identity.preprocessing;
+  pipeline_options.model_revision = base::ToHex(identity.weight_bytes);
+  pipeline = std::make_unique<EncodePipeline>(
+      pipeline_options, MakeSteps(options.image_limits, config.preprocess, gate), *tower, store,
+      clock);
+  lookups = std::make_unique<WorkerPool>(options.lookup_threads, kMaxLookups);
+
+  v1::VisionServiceGetInfoResponse answer;
+  answer.set_rows_per_image(static_cast<uint32_t>(info.rows_per_image));
+  answer.set_width(static_cast<uint32_t>(info.width));
+  answer.set_device(info.device);
+  answer.set_weight_bytes(info.memory.weights);
+  service = std::make_unique<VisionService>(VisionServiceParts{
+      *pipeline, *lookups, store, clock, identity, gate, options.image_limits,
+      [this](const ImageHeader& header) { return PlanRows(header, config); }, answer});
+}
+
+absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,
+                                                                     base::ComputePool& pool,
+                                                                     store::EmbeddingStore& store,
+                                                                     base::Clock& clock) {
+  RETURN_IF_ERROR(Validate(options));
+  auto parts = std::make_unique<Parts>();
+  RETURN_IF_ERROR(parts->LoadTower(options, pool));
+  parts->Start(options, store, clock);
+  return std::unique_ptr<VisionRuntime>(new VisionRuntime(std::move(parts)));
+}
+
+VisionRuntime::VisionRuntime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+VisionRuntime::~VisionRuntime() = default;
+
+grpc::Service* VisionRuntime::service() { return parts_->service.get(); }
+const VisionInfo& VisionRuntime::info() const { return parts_->info; }
+bool VisionRuntime::Drain(absl::Time deadline) { return parts_->pipeline->Drain(deadline); }
+
+}  // namespace tessera::vision

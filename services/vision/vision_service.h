@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/store/embedding_store.h"
+#include "services/vision/encoder/encode_pipeline.h"
+#include "services/vision/encoder/identity.h"
+#include "services/vision/encoder/quality_gate.h"
+#include "services/vision/encoder/worker_pool.h"
+#include "services/vision/image/image.h"
+#include "services/vision/preprocess/preprocess.h"
+#include "tessera/v1/vision.grpc.pb.h"
+
+namespace tessera::vision {
+
+// What the service stands on. References outlive it.
+struct VisionServiceParts {
+  EncodePipeline& pipeline;
+  WorkerPool& lookups;  // where the store is read
+  store::EmbeddingStore& store;
+  base::Clock& clock;
+  RowIdentity identity;
+  QualityGate gate;
+  ImageLimits limits;
+  // Rows from a header that passed the limits.
+  std::function<absl::StatusOr<ImagePlan>(const ImageHeader&)> plan;
+  v1::VisionServiceGetInfoResponse info;
+};
+
+// tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of
+// gRPC. Errors carry the reasons of services/vision/image and of the pipeline, and:
+//   OFFER_INVALID      the first message is no offer, or its digest has not 32 bytes
+//   SIZE_MISMATCH      more or fewer bytes than offered
+//   DIGEST_MISMATCH    other bytes than offered
+//   IMAGE_QUALITY      the gate refuses the picture, known or new
+class VisionService final : public v1::VisionService::CallbackService {
+ public:
+  explicit VisionService(VisionServiceParts parts) : parts_(std::move(parts)) {}
+
+  grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* Encode(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                    const v1::VisionServiceGetInfoRequest* request,
+                                    v1::VisionServiceGetInfoResponse* response) override;
+
+ private:
+  const VisionServiceParts parts_;
+  const std::string fingerprint_ = FingerprintOf(parts_.identity, parts_.gate);
+};
+
+}  // namespace tessera::vision
