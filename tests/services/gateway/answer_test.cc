@@ -1,0 +1,175 @@
+#include "services/gateway/answer.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/error.h"
+#include "tests/support/fake_clients.h"
+#include "tests/support/fake_clock.h"
+
+namespace tessera::gateway {
+namespace {
+
+struct RecordingSink final : AnswerSink {
+  bool OnText(const std::string& text) override {
+    texts += text;
+    return !full;
+  }
+  void OnEnd(const absl::Status& end_status, const v1::GenerateResponse& end) override {
+    ++ends;
+    status = end_status;
+    response = end;
+  }
+  std::string texts;
+  bool full = false;
+  int ends = 0;
+  absl::Status status;
+  v1::GenerateResponse response;
+};
+
+class AnswerTest : public ::testing::Test {
+ protected:
+  AnswerTest() {
+    options_.model_name = "m";
+    options_.handle_key = std::string(32, 'k');
+    options_.quality_warning = "(blurred)";
+  }
+  v1::GenerateRequest Question(std::vector<std::string> pictures) {
+    v1::GenerateRequest request;
+    v1::Message& message = *request.add_messages();
+    message.set_role("user");
+    for (const std::string& bytes : pictures) {
+      message.add_parts()->mutable_image()->mutable_inline_data()->set_data(bytes);
+    }
+    message.add_parts()->set_text("What?");
+    return request;
+  }
+  std::shared_ptr<Answer> Ask(std::vector<std::string> pictures) {
+    auto answer = std::make_shared<Answer>(Answer::Parts{options_, resolver_, decode_, clock_},
+                                           rpc::RequestContext{}, clock_.Now(), sink_);
+    answer->Start(Question(std::move(pictures)), "");
+    return answer;
+  }
+
+  GatewayOptions options_;
+  testing::FakeVisionClient vision_;
+  testing::FakeDecodeClient decode_;
+  testing::FakeClock clock_;
+  KnownImages known_{16};
+  ImageResolver resolver_{vision_, known_, "f"};
+  RecordingSink sink_;
+};
+
+TEST_F(AnswerTest, TextOnlyGoesStraightToDecode) {
+  Ask({});
+  ASSERT_EQ(decode_.calls.size(), 1u);
+  decode_.calls[0]->Piece("Hel");
+  decode_.calls[0]->Piece("lo");
+  decode_.calls[0]->End(absl::OkStatus());
+  EXPECT_EQ(sink_.texts, "Hello");
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_TRUE(sink_.status.ok());
+}
+
+TEST_F(AnswerTest, DecodeStartsWhenEveryPictureIsReady) {
+  Ask({"a", "b"});
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_TRUE(decode_.calls.empty());
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
+  ASSERT_EQ(decode_.calls.size(), 1u);
+  EXPECT_EQ(decode_.calls[0]->start.images_size(), 2);
+}
+
+TEST_F(AnswerTest, ABadPictureEndsTheAnswerAndItsOtherEncodes) {
+  Ask({"a", "b"});
+  vision_.calls.at(0)->Fail(
+      base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "not a picture"));
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_EQ(base::ReasonOf(sink_.status), "IMAGE_FORMAT");
+  EXPECT_EQ(base::FieldOf(sink_.status), "messages");
+  EXPECT_TRUE(vision_.calls.at(1)->cancelled);
+  EXPECT_TRUE(decode_.calls.empty());
+}
+
+TEST_F(AnswerTest, LostRowsAreMadeAgain) {
+  Ask({"a"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  decode_.calls.at(0)->NeedRows(0);
+  ASSERT_EQ(vision_.calls.size(), 2u);
+  ASSERT_NE(vision_.calls[1]->picture.bytes, nullptr);
+  EXPECT_EQ(*vision_.calls[1]->picture.bytes, "a");
+  vision_.calls[1]->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(decode_.calls[0]->rows_ready, std::vector<uint32_t>{0});
+}
+
+TEST_F(AnswerTest, RowsThatCannotBeMadeAgainFailTheAnswerWithTheirReason) {
+  Ask({"a"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  decode_.calls.at(0)->NeedRows(0);
+  vision_.calls.at(1)->Fail(base::Error(absl::StatusCode::kUnavailable, "VISION_DOWN", "down"));
+  EXPECT_TRUE(decode_.calls[0]->cancelled);
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_EQ(base::ReasonOf(sink_.status), "VISION_DOWN");
+}
+
+TEST_F(AnswerTest, CancellingWhileEncodingDropsTheWork) {
+  const std::shared_ptr<Answer> answer = Ask({"a"});
+  answer->Cancel();
+  EXPECT_TRUE(vision_.calls.at(0)->cancelled);
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_TRUE(absl::IsCancelled(sink_.status));
+}
+
+TEST_F(AnswerTest, CancellingWhileDecodingStopsDecode) {
+  const std::shared_ptr<Answer> answer = Ask({});
+  decode_.calls.at(0)->Piece("x");
+  answer->Cancel();
+  EXPECT_TRUE(decode_.calls[0]->cancelled);
+  EXPECT_EQ(sink_.ends, 1);
+  answer->Cancel();
+  EXPECT_EQ(sink_.ends, 1);
+}
+
+TEST_F(AnswerTest, AClientThatDoesNotReadIsGivenUp) {
+  sink_.full = true;
+  Ask({});
+  decode_.calls.at(0)->Piece("x");
+  EXPECT_TRUE(decode_.calls[0]->cancelled);
+  EXPECT_EQ(sink_.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::ReasonOf(sink_.status), "SLOW_READER");
+}
+
+TEST_F(AnswerTest, ALowQualityPictureWarnsAtTheEndOfItsTurn) {
+  Ask({"a", "b"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_WARN);
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_WARN);
+  const v1::DecodeMessage& turn = decode_.calls.at(0)->start.messages(0);
+  ASSERT_EQ(turn.parts_size(), 4);  // two pictures, the question, one warning
+  EXPECT_EQ(turn.parts(3).text(), "\n(blurred)");
+}
+
+TEST_F(AnswerTest, ADeadlineSaysWhereItWasReached) {
+  Ask({"a"});
+  vision_.calls.at(0)->Fail(absl::DeadlineExceededError("late"));
+  EXPECT_EQ(base::FactsOf(sink_.status).at("stage"), "encode");
+}
+
+TEST_F(AnswerTest, TimesAreMeasuredFromArrival) {
+  Ask({"a"});
+  clock_.Advance(absl::Seconds(3));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_PASS, 3);
+  clock_.Advance(absl::Seconds(2));
+  decode_.calls.at(0)->Piece("x");
+  clock_.Advance(absl::Seconds(4));
+  v1::DecodeEnd end;
+  end.mutable_stages()->set_prefill_seconds(2);
+  end.mutable_stages()->set_generation_seconds(4);
+  decode_.calls[0]->End(absl::OkStatus(), end);
+  const v1::Receipt& receipt = sink_.response.receipt();
+  EXPECT_EQ(receipt.stages().encode_seconds(), 3);
+  EXPECT_EQ(receipt.stages().first_token_seconds(), 5);
+  EXPECT_EQ(receipt.total_seconds(), 9);
+  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_COMPUTED);
+}
+
+}  // namespace
+}  // namespace tessera::gateway

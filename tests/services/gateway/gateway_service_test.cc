@@ -1,0 +1,238 @@
+#include "services/gateway/gateway_service.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status.h"
+#include "tests/support/fake_clock.h"
+
+namespace tessera::gateway {
+namespace {
+
+// Answers every question with one text, from another thread, as gRPC would.
+class EchoDecodeClient final : public DecodeClient {
+ public:
+  struct NoCall : DecodeCall {
+    void RowsReady(const std::vector<uint32_t>&) override {}
+    void Cancel() override {}
+  };
+  ~EchoDecodeClient() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start, const rpc::RequestContext&,
+                                       std::shared_ptr<DecodeEvents> events) override {
+    const std::string text = start.messages(0).parts(start.messages(0).parts_size() - 1).text();
+    base::MutexLock lock(mutex_);
+    threads_.emplace_back([text, events] {
+      for (char c : text) events->OnPiece(std::string(1, c));
+      v1::DecodeEnd end;
+      end.set_finish_reason(v1::FINISH_REASON_STOP);
+      events->OnDone(absl::OkStatus(), end);
+    });
+    return std::make_shared<NoCall>();
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::vector<std::thread> threads_;
+};
+
+class InstantVisionClient final : public VisionClient {
+ public:
+  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext&,
+                               EncodeDone done) override {
+    if (!picture.bytes) {
+      done(base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"));
+      return nullptr;
+    }
+    v1::EncodeReady ready;
+    ready.mutable_ref()->set_vision_fingerprint("f");
+    done(ready);
+    return nullptr;
+  }
+};
+
+class GatewayServiceTest : public ::testing::Test {
+ protected:
+  GatewayServiceTest() {
+    options_.model_name = "m";
+    options_.handle_key = std::string(32, 'k');
+    options_.max_image_bytes = 3 << 20;
+    auto server =
+        rpc::Server::Start({.address = "127.0.0.1:0"}, {&service_}, {"tessera.v1.GatewayService"});
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::GatewayService::NewStub(server_->InProcessChannel());
+  }
+
+  v1::GenerateRequest Question(const std::string& text) {
+    v1::GenerateRequest request;
+    v1::Message& message = *request.add_messages();
+    message.set_role("user");
+    message.add_parts()->set_text(text);
+    return request;
+  }
+  absl::StatusOr<v1::UploadImageResponse> Upload(size_t bytes) {
+    grpc::ClientContext context;
+    v1::UploadImageResponse response;
+    const auto writer = stub_->UploadImage(&context, &response);
+    v1::UploadImageRequest chunk;
+    while (bytes > 0) {
+      const size_t count = std::min<size_t>(bytes, 1 << 20);
+      chunk.set_data(std::string(count, 'x'));
+      bytes -= count;
+      if (!writer->Write(chunk)) break;
+    }
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    if (!status.ok()) return rpc::FromGrpc(status);
+    return response;
+  }
+
+  GatewayOptions options_;
+  InstantVisionClient vision_;
+  EchoDecodeClient decode_;
+  testing::FakeClock clock_;
+  KnownImages known_{16};
+  ImageResolver resolver_{vision_, known_, "f"};
+  InflightLimit limit_{2};
+  GatewayService service_{{options_, resolver_, decode_, clock_}, limit_, {}};
+  std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<v1::GatewayService::Stub> stub_;
+};
+
+TEST_F(GatewayServiceTest, UnaryAndStreamedAnswersAreEqual) {
+  grpc::ClientContext unary;
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stub_->Generate(&unary, Question("hello shelf"), &response).ok());
+  EXPECT_EQ(response.text(), "hello shelf");
+  grpc::ClientContext streamed;
+  v1::GenerateStreamRequest request;
+  *request.mutable_request() = Question("hello shelf");
+  const auto reader = stub_->GenerateStream(&streamed, request);
+  std::string text;
+  int ends = 0;
+  v1::GenerateStreamResponse event;
+  while (reader->Read(&event)) {
+    EXPECT_EQ(ends, 0) << "an event after the end";
+    if (event.has_end()) {
+      ++ends;
+      EXPECT_EQ(event.end().finish_reason(), v1::FINISH_REASON_STOP);
+    }
+    text += event.text();
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(text, "hello shelf");
+  EXPECT_EQ(ends, 1);
+}
+
+TEST_F(GatewayServiceTest, RequestIdsAreEchoedOrMade) {
+  for (const std::string& id : {std::string("my-request-7"), std::string()}) {
+    grpc::ClientContext context;
+    if (!id.empty()) context.AddMetadata("x-request-id", id);
+    v1::GetModelInfoResponse response;
+    ASSERT_TRUE(stub_->GetModelInfo(&context, {}, &response).ok());
+    const auto& metadata = context.GetServerInitialMetadata();
+    const auto found = metadata.find("x-request-id");
+    ASSERT_NE(found, metadata.end());
+    const std::string echoed(found->second.data(), found->second.size());
+    if (id.empty()) {
+      EXPECT_EQ(echoed.size(), 32u);
+    } else {
+      EXPECT_EQ(echoed, id);
+    }
+  }
+}
+
+TEST_F(GatewayServiceTest, ErrorsTravelWithTheirDetails) {
+  grpc::ClientContext context;
+  v1::GenerateRequest request = Question("x");
+  request.mutable_options()->set_top_p(7);
+  v1::GenerateResponse response;
+  const absl::Status status = rpc::FromGrpc(stub_->Generate(&context, request, &response));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::ReasonOf(status), "BAD_PARAMETER");
+  EXPECT_EQ(base::FieldOf(status), "options.top_p");
+}
+
+TEST_F(GatewayServiceTest, BeyondTheLimitIsRefusedAtOnceWithADelay) {
+  ASSERT_TRUE(limit_.Enter().ok());
+  ASSERT_TRUE(limit_.Enter().ok());
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  const absl::Status status = rpc::FromGrpc(stub_->Generate(&context, Question("x"), &response));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(base::RetryOf(status).has_value());
+  limit_.Leave();
+  limit_.Leave();
+  grpc::ClientContext again;
+  EXPECT_TRUE(stub_->Generate(&again, Question("x"), &response).ok());
+}
+
+TEST_F(GatewayServiceTest, DrainingRefusesNewWork) {
+  limit_.Drain(clock_, clock_.Now());
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  const absl::Status status = rpc::FromGrpc(stub_->Generate(&context, Question("x"), &response));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(base::ReasonOf(status), "DRAINING");
+  EXPECT_TRUE(base::RetryOf(status).has_value());
+}
+
+TEST_F(GatewayServiceTest, AnUploadedPictureCanBeAskedAbout) {
+  const absl::StatusOr<v1::UploadImageResponse> upload = Upload(2'500'000);
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_EQ(upload->sha256().size(), 64u);
+  v1::GenerateRequest request = Question("with a handle");
+  request.mutable_messages(0)->add_parts()->mutable_image()->set_handle(upload->handle());
+  request.mutable_messages(0)->mutable_parts()->SwapElements(0, 1);
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  const grpc::Status status = stub_->Generate(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.text(), "with a handle");
+}
+
+TEST_F(GatewayServiceTest, AnEmptyOrTooLargeUploadIsRefused) {
+  EXPECT_EQ(base::ReasonOf(Upload(0).status()), "IMAGE_EMPTY");
+  EXPECT_EQ(base::ReasonOf(Upload((3 << 20) + 1).status()), "IMAGE_TOO_LARGE");
+  EXPECT_TRUE(Upload(3 << 20).ok());
+}
+
+TEST_F(GatewayServiceTest, AForgedHandleIsNotFound) {
+  v1::GenerateRequest request = Question("x");
+  request.mutable_messages(0)->add_parts()->mutable_image()->set_handle("forged");
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  const absl::Status status = rpc::FromGrpc(stub_->Generate(&context, request, &response));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(base::ResourceOf(status).first, "image_handle");
+}
+
+TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
+  InflightLimit wide(64);
+  GatewayService service({options_, resolver_, decode_, clock_}, wide, {});
+  auto server = rpc::Server::Start({}, {&service}, {});
+  ASSERT_TRUE(server.ok());
+  const auto stub = v1::GatewayService::NewStub((*server)->InProcessChannel());
+  std::vector<std::thread> clients;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 16; ++i) {
+    clients.emplace_back([&, i] {
+      const std::string text = "client " + std::to_string(i);
+      grpc::ClientContext context;
+      v1::GenerateResponse response;
+      if (stub->Generate(&context, Question(text), &response).ok() && response.text() == text) {
+        right.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(right.load(), 16);
+}
+
+}  // namespace
+}  // namespace tessera::gateway

@@ -1,0 +1,87 @@
+#include "services/gateway/image_resolver.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/error.h"
+#include "tests/support/fake_clients.h"
+
+namespace tessera::gateway {
+namespace {
+
+class ImageResolverTest : public ::testing::Test {
+ protected:
+  Picture WithBytes(const std::string& bytes) {
+    Picture picture;
+    picture.digest = base::Sha256Of(bytes);
+    picture.bytes = std::make_shared<const std::string>(bytes);
+    return picture;
+  }
+  Picture Handle(const std::string& bytes) {
+    Picture picture;
+    picture.digest = base::Sha256Of(bytes);
+    return picture;
+  }
+  // Collects what became of a picture.
+  ImageResolver::Done Into(std::vector<absl::StatusOr<ResolvedImage>>& out) {
+    return [&out](absl::StatusOr<ResolvedImage> image) { out.push_back(std::move(image)); };
+  }
+
+  testing::FakeVisionClient vision_;
+  KnownImages known_{16};
+  ImageResolver resolver_{vision_, known_, "f"};
+  rpc::RequestContext request_;
+  std::vector<absl::StatusOr<ResolvedImage>> results_;
+};
+
+TEST_F(ImageResolverTest, AKnownPictureIsNotAskedAboutAgain) {
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  EXPECT_EQ(results_[0]->cache, v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(results_[1]->cache, v1::CACHE_TIER_UNSPECIFIED);
+  EXPECT_EQ(results_[1]->ref.key(), results_[0]->ref.key());
+}
+
+TEST_F(ImageResolverTest, AnErrorIsNotRememberedForBytes) {
+  resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
+  vision_.calls.at(0)->Fail(absl::InvalidArgumentError("cut"));
+  resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 2u);
+  EXPECT_FALSE(results_.at(0).ok());
+}
+
+TEST_F(ImageResolverTest, AQuestionWaitsForTheUploadOfItsPicture) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  EXPECT_TRUE(results_.empty());
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(results_.size(), 2u);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(results_.size(), 3u);
+  EXPECT_TRUE(results_[2].ok());
+}
+
+TEST_F(ImageResolverTest, ARefusedUploadIsToldToTheQuestionsThatCome) {
+  resolver_.EncodeAhead(WithBytes("gif"), request_);
+  vision_.calls.at(0)->Fail(base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "gif"));
+  resolver_.Resolve(Handle("gif"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  EXPECT_EQ(base::ReasonOf(results_.at(0).status()), "IMAGE_FORMAT");
+  // A new upload of the same bytes is judged anew.
+  resolver_.EncodeAhead(WithBytes("gif"), request_);
+  EXPECT_EQ(vision_.calls.size(), 2u);
+}
+
+TEST_F(ImageResolverTest, APassingFailureOfAnUploadIsNotRemembered) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  vision_.calls.at(0)->Fail(absl::UnavailableError("down"));
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::gateway

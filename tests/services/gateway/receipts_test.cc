@@ -1,0 +1,42 @@
+#include "services/gateway/receipts.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::gateway {
+namespace {
+
+TEST(ReceiptsTest, StagesOfPicturesOverlapAndQueuesAddUp) {
+  v1::DecodeEnd end;
+  end.mutable_stages()->set_queue_seconds(0.5);
+  end.mutable_stages()->set_prefill_seconds(2);
+  std::vector<ResolvedImage> images(2);
+  images[0].stages.set_queue_seconds(0.25);
+  images[0].stages.set_encode_seconds(3);
+  images[1].stages.set_encode_seconds(4);
+  images[1].stages.set_image_decode_seconds(1);
+  const v1::StageSeconds stages =
+      MakeResponse(end, images, {.first_token = 7, .total = 9}).receipt().stages();
+  EXPECT_EQ(stages.queue_seconds(), 0.75);
+  EXPECT_EQ(stages.encode_seconds(), 4);
+  EXPECT_EQ(stages.image_decode_seconds(), 1);
+  EXPECT_EQ(stages.prefill_seconds(), 2);
+  EXPECT_EQ(stages.first_token_seconds(), 7);
+}
+
+TEST(ReceiptsTest, ATierIsComputedOnlyForTheRequestThatPaid) {
+  v1::DecodeEnd end;
+  for (int i = 0; i < 3; ++i) end.add_images()->set_cache(v1::CACHE_TIER_LOCAL);
+  end.mutable_images(2)->set_cache(v1::CACHE_TIER_PREFIX_KV);
+  std::vector<ResolvedImage> images(3);
+  images[0].cache = v1::CACHE_TIER_COMPUTED;
+  images[1].cache = v1::CACHE_TIER_LOCAL;
+  images[1].ref.set_rows(16);
+  const v1::Receipt receipt = MakeResponse(end, images, {}).receipt();
+  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_LOCAL);
+  EXPECT_EQ(receipt.images(1).rows(), 16u);
+  EXPECT_EQ(receipt.images(2).cache(), v1::CACHE_TIER_PREFIX_KV);
+}
+
+}  // namespace
+}  // namespace tessera::gateway

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/gateway/decode_client.h"
+#include "services/gateway/vision_client.h"
+
+namespace tessera::testing {
+
+// A vision service whose answers a test gives by hand. One thread, or calls in turn.
+class FakeVisionClient final : public gateway::VisionClient {
+ public:
+  struct Pending : gateway::Call {
+    gateway::Picture picture;
+    EncodeDone done;
+    bool cancelled = false;
+    void Cancel() override {
+      cancelled = true;
+      if (done) std::exchange(done, nullptr)(absl::CancelledError("cancelled"));
+    }
+    void Ready(v1::CacheTier cache, v1::QualityVerdict verdict = v1::QUALITY_VERDICT_PASS,
+               double encode_seconds = 0) {
+      v1::EncodeReady ready;
+      ready.mutable_ref()->set_key(
+          std::string(reinterpret_cast<const char*>(picture.digest.data()), picture.digest.size()));
+      ready.mutable_ref()->set_rows(16);
+      ready.mutable_ref()->set_vision_fingerprint("f");
+      ready.mutable_ref()->mutable_quality()->set_verdict(verdict);
+      ready.set_cache(cache);
+      ready.mutable_stages()->set_encode_seconds(encode_seconds);
+      std::exchange(done, nullptr)(ready);
+    }
+    void Fail(absl::Status status) { std::exchange(done, nullptr)(std::move(status)); }
+  };
+
+  std::shared_ptr<gateway::Call> Encode(const gateway::Picture& picture, const rpc::RequestContext&,
+                                        EncodeDone done) override {
+    auto call = std::make_shared<Pending>();
+    call->picture = picture;
+    call->done = std::move(done);
+    calls.push_back(call);
+    return call;
+  }
+
+  std::vector<std::shared_ptr<Pending>> calls;
+};
+
+// A decode service whose events a test sends by hand.
+class FakeDecodeClient final : public gateway::DecodeClient {
+ public:
+  struct Stream : gateway::DecodeCall {
+    v1::DecodeStart start;
+    std::shared_ptr<gateway::DecodeEvents> events;
+    std::vector<uint32_t> rows_ready;
+    bool cancelled = false;
+    void RowsReady(const std::vector<uint32_t>& images) override {
+      rows_ready.insert(rows_ready.end(), images.begin(), images.end());
+    }
+    void Cancel() override {
+      cancelled = true;
+      End(absl::CancelledError("cancelled"));
+    }
+    void NeedRows(uint32_t image) {
+      v1::NeedRows need;
+      need.add_images(image);
+      events->OnNeedRows(need);
+    }
+    void Piece(const std::string& text) { events->OnPiece(text); }
+    void End(const absl::Status& status, const v1::DecodeEnd& end = {}) {
+      if (events) std::exchange(events, nullptr)->OnDone(status, end);
+    }
+  };
+
+  std::shared_ptr<gateway::DecodeCall> Generate(
+      const v1::DecodeStart& start, const rpc::RequestContext&,
+      std::shared_ptr<gateway::DecodeEvents> events) override {
+    auto call = std::make_shared<Stream>();
+    call->start = start;
+    call->events = std::move(events);
+    calls.push_back(call);
+    return call;
+  }
+
+  std::vector<std::shared_ptr<Stream>> calls;
+};
+
+}  // namespace tessera::testing

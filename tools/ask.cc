@@ -1,0 +1,90 @@
+#include "tools/ask.h"
+
+#include <grpcpp/client_context.h>
+
+#include <chrono>
+#include <istream>
+#include <iterator>
+#include <memory>
+#include <ostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status.h"
+#include "tessera/v1/gateway.grpc.pb.h"
+#include "tools/receipt_text.h"
+
+namespace tessera::tools {
+namespace {
+
+constexpr size_t kMaxImageBytes = size_t{256} << 20;  // the server has its own, smaller limit
+
+absl::StatusOr<v1::GenerateRequest> MakeRequest(const AskOptions& options) {
+  v1::GenerateRequest request;
+  v1::Message& message = *request.add_messages();
+  message.set_role("user");
+  for (const std::string& path : options.images) {
+    ASSIGN_OR_RETURN(std::string bytes, base::ReadFile(path, kMaxImageBytes));
+    message.add_parts()->mutable_image()->mutable_inline_data()->set_data(std::move(bytes));
+  }
+  message.add_parts()->set_text(options.question);
+  v1::GenerationOptions& generation = *request.mutable_options();
+  generation.set_max_tokens(options.max_tokens);
+  generation.set_temperature(options.temperature);
+  if (options.has_seed) generation.set_seed(options.seed);
+  for (const std::string& stop : options.stop) generation.add_stop(stop);
+  request.set_session(options.session);
+  return request;
+}
+
+absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
+                          const v1::GenerateRequest& request, const AskOptions& options,
+                          std::ostream& out) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoMicroseconds(options.timeout));
+  v1::GenerateStreamRequest stream_request;
+  *stream_request.mutable_request() = request;
+  const auto stub = v1::GatewayService::NewStub(channel);
+  const auto reader = stub->GenerateStream(&context, stream_request);
+  std::string text;
+  v1::GenerateResponse end;
+  v1::GenerateStreamResponse response;
+  while (reader->Read(&response)) {
+    if (response.has_end()) {
+      end = response.end();
+      continue;
+    }
+    text += response.text();
+    if (!options.json) out << response.text() << std::flush;
+  }
+  const grpc::Status status = reader->Finish();
+  if (!options.json && !text.empty()) out << "\n";
+  RETURN_IF_ERROR(rpc::FromGrpc(status));
+  if (options.json) out << AnswerJson(text, end).dump(2) << "\n";
+  if (options.receipt && !options.json) out << ReceiptTable(end);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out) {
+  if (options.question == "-") {
+    options.question.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    options.question = std::string(absl::StripTrailingAsciiWhitespace(options.question));
+  }
+  ASSIGN_OR_RETURN(const v1::GenerateRequest request, MakeRequest(options));
+  if (!options.local) return StreamAnswer(rpc::Connect(options.address), request, options, out);
+  RETURN_IF_ERROR(ApplyServiceFlags(options.serve));
+  options.serve.server.grpc_address.clear();
+  options.serve.server.reflection = false;
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,
+                   LocalServer::Start(options.serve.server));
+  return StreamAnswer(server->Channel(), request, options, out);
+}
+
+}  // namespace tessera::tools

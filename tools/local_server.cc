@@ -1,0 +1,92 @@
+#include "tools/local_server.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/status_macros.h"
+
+namespace tessera::tools {
+namespace {
+
+// In-process services take whole requests of the gateway; chunks and texts stay far below.
+constexpr int kInnerMessageBytes = 64 << 20;
+
+absl::StatusOr<std::string> HandleKey(const std::string& file) {
+  if (file.empty()) return base::RandomBytes(32);
+  absl::StatusOr<std::string> key = base::ReadFile(file, 4096);
+  if (!key.ok()) return base::Annotate(key.status(), "--image_handle_key_file");
+  return key;
+}
+
+std::string NameOf(const std::string& model_dir) {
+  const std::filesystem::path path(model_dir);
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptions options) {
+  if (options.model_dir.empty() || !std::filesystem::is_directory(options.model_dir)) {
+    return base::BadField("model", "MODEL_NOT_FOUND",
+                          absl::StrCat("--model \"", options.model_dir,
+                                       "\" is no directory: give one in Hugging Face layout, "
+                                       "such as models/shelf-vqa"));
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    return base::BadField("threads", "BAD_OPTION", "--threads must be from 0 to 1024");
+  }
+  if (options.model_name.empty()) options.model_name = NameOf(options.model_dir);
+  options.vision.model_dir = options.decode.model_dir = options.model_dir;
+  options.gateway.model_name = options.model_name;
+  ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.image_handle_key_file));
+  RETURN_IF_ERROR(options.gateway.Validate());
+
+  base::Clock& clock = base::RealClock();
+  auto server = std::unique_ptr<LocalServer>(new LocalServer());
+  server->metrics_ = std::make_unique<metrics::Metrics>(options.model_name);
+  server->pool_ = std::make_unique<base::ComputePool>(
+      options.threads > 0 ? options.threads : base::ComputePool::AvailableCpus());
+  server->store_ =
+      std::make_unique<store::MemoryStore>(options.embedding_store_bytes, *server->metrics_);
+  ASSIGN_OR_RETURN(server->vision_, vision::VisionRuntime::Create(options.vision, *server->pool_,
+                                                                  *server->store_, clock));
+  ASSIGN_OR_RETURN(server->decode_, decode::DecodeRuntime::Create(options.decode, *server->pool_,
+                                                                  *server->store_, clock));
+  const rpc::ServerOptions inner = {.address = "", .max_receive_bytes = kInnerMessageBytes};
+  ASSIGN_OR_RETURN(server->vision_server_, rpc::Server::Start(inner, {server->vision_->service()},
+                                                              {"tessera.v1.VisionService"}));
+  ASSIGN_OR_RETURN(server->decode_server_, rpc::Server::Start(inner, {server->decode_->service()},
+                                                              {"tessera.v1.DecodeService"}));
+  ASSIGN_OR_RETURN(
+      server->gateway_,
+      gateway::GatewayRuntime::Create(options.gateway, server->vision_server_->InProcessChannel(),
+                                      server->decode_server_->InProcessChannel(), clock));
+  const rpc::ServerOptions outer = {
+      .address = options.grpc_address,
+      .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
+      .reflection = options.reflection};
+  ASSIGN_OR_RETURN(server->gateway_server_, rpc::Server::Start(outer, {server->gateway_->service()},
+                                                               {"tessera.v1.GatewayService"}));
+  return server;
+}
+
+void LocalServer::Drain(absl::Duration timeout) {
+  if (gateway_server_ != nullptr) {
+    const absl::Time deadline = base::RealClock().Now() + timeout;
+    gateway_server_->SetReady(false);
+    gateway_->Drain(timeout);
+    gateway_server_->Shutdown(absl::Seconds(1));
+    vision_->Drain(deadline);
+    decode_->Drain(deadline);
+  }
+  if (vision_server_ != nullptr) vision_server_->Shutdown(absl::Seconds(1));
+  if (decode_server_ != nullptr) decode_server_->Shutdown(absl::Seconds(1));
+}
+
+LocalServer::~LocalServer() { Drain(absl::ZeroDuration()); }
+
+}  // namespace tessera::tools

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/compute_pool.h"
+#include "common/metrics/metrics.h"
+#include "common/rpc/server.h"
+#include "common/store/memory_store.h"
+#include "services/decode/decode_runtime.h"
+#include "services/gateway/gateway_runtime.h"
+#include "services/vision/vision_runtime.h"
+
+namespace tessera::tools {
+
+struct LocalServerOptions {
+  std::string model_dir;
+  std::string model_name;                    // empty: the directory's name
+  std::string grpc_address;                  // empty: no port, in-process channel only
+  int threads = 0;                           // of the compute pool; 0: what the machine grants
+  size_t embedding_store_bytes = 64u << 20;  // rows kept in memory
+  bool reflection = true;
+  std::string image_handle_key_file;  // empty: a fresh key, handles end with the process
+  vision::VisionOptions vision;       // model_dir is set from above
+  decode::DecodeOptions decode;
+  gateway::GatewayOptions gateway;
+};
+
+// The three services in one process, meeting only in their gRPC interfaces over in-process
+// channels, with one in-memory store and one compute pool.
+class LocalServer {
+ public:
+  // Loads the model and listens. Errors name the flag, key or tensor.
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(LocalServerOptions options);
+  ~LocalServer();
+
+  // To the gateway, without a socket.
+  std::shared_ptr<grpc::Channel> Channel() { return gateway_server_->InProcessChannel(); }
+  int port() const { return gateway_server_->port(); }
+  const v1::GetModelInfoResponse& model_info() const { return gateway_->model_info(); }
+  const vision::VisionRuntime& vision() const { return *vision_; }
+  const decode::DecodeRuntime& decode() const { return *decode_; }
+  const store::MemoryStore& store() const { return *store_; }
+  const metrics::Metrics& metrics() const { return *metrics_; }
+  int threads() const { return pool_->threads(); }
+
+  // Readiness off, new requests refused, running ones finished within `timeout`, then all stops.
+  // Idempotent.
+  void Drain(absl::Duration timeout);
+
+ private:
+  LocalServer() = default;
+
+  // In the order of birth; what is below uses what is above.
+  std::unique_ptr<metrics::Metrics> metrics_;
+  std::unique_ptr<base::ComputePool> pool_;
+  std::unique_ptr<store::MemoryStore> store_;
+  std::unique_ptr<vision::VisionRuntime> vision_;
+  std::unique_ptr<decode::DecodeRuntime> decode_;
+  std::unique_ptr<rpc::Server> vision_server_;
+  std::unique_ptr<rpc::Server> decode_server_;
+  std::unique_ptr<gateway::GatewayRuntime> gateway_;
+  std::unique_ptr<rpc::Server> gateway_server_;
+};
+
+}  // namespace tessera::tools
