@@ -1,0 +1,85 @@
+"""What the tree must look like, as data: who may include whom, and one door per library.
+
+A path is relative to the repository's root, with forward slashes.
+"""
+import re
+
+# The pattern that a file's path begins with decides what of ours it may include. "{self}" is what the
+# pattern caught; "protos" stands for generated headers.
+MAY_INCLUDE = [
+    (r"common/base/", ["common/base/"]),
+    (r"common/tensor/", ["common/base/", "common/tensor/"]),
+    (r"common/(?P<self>weights|text|metrics)/", ["common/base/", "common/tensor/", "common/{self}/"]),
+    (r"common/(?P<self>ops)/",
+     ["common/base/", "common/tensor/", "common/metrics/", "common/{self}/"]),
+    (r"common/(?P<self>rpc|store)/",
+     ["common/base/", "common/tensor/", "common/metrics/", "common/{self}/", "protos"]),
+    (r"kernels/", ["common/base/", "common/tensor/", "kernels/"]),
+    (r"services/(?P<self>[^/]+)/", ["services/{self}/", "kernels/", "common/", "protos"]),
+    (r"tools/", ["tools/", "services/", "kernels/", "common/", "protos"]),
+    (r"tests/", ["tests/", "tools/", "services/", "kernels/", "common/", "protos"]),
+]
+
+# Headers that protoc generates from protos/.
+GENERATED = re.compile(r"^(tessera/v\d+|google/rpc|opentelemetry/[\w/]+)/\w+(\.grpc)?\.pb\.h$")
+
+# Library, pattern of its headers, pattern of the files that may include them. Beside that, a test
+# may include what the folder that it mirrors may.
+GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$"
+              r"|services/[^/]+/\w*(_service|_client|_runtime)\.(h|cc)$")
+DOORS = [
+    ("Abseil", r"absl/", r""),
+    ("protobuf", r"google/protobuf/", GRPC_FILES + r"|common/store/"),
+    ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", GRPC_FILES),
+    ("hiredis", r"hiredis/", r"common/store/redis_"),
+    ("libjpeg-turbo", r"(jpeglib|jerror|jconfig|jmorecfg|turbojpeg)\.h$", r"services/vision/image/"),
+    ("libpng", r"png\.h$", r"services/vision/image/"),
+    ("libwebp", r"webp/", r"services/vision/image/"),
+    ("OpenCV", r"opencv2/", r"services/vision/image/|tests/services/vision/|tools/"),
+    ("prometheus-cpp", r"prometheus/", r"common/metrics/"),
+    ("Boost", r"boost/", r"services/gateway/http/|common/ops/"),
+    ("Highway", r"hwy/", r"kernels/cpu/"),
+    ("x86 intrinsics", r"(imm|xmm|emm|cpuid|x86gprintrin)\w*\.h$", r"kernels/cpu/"),
+    ("PCRE2", r"pcre2(posix)?\.h$", r"common/text/"),
+    ("utf8proc", r"utf8proc\.h$", r"common/text/"),
+    ("ICU", r"unicode/", r"common/text/"),
+    ("nlohmann-json", r"nlohmann/", r"common/base/json\.h$"),
+    ("OpenSSL", r"openssl/", r"common/(base|store)/"),
+    ("xxHash", r"(xxhash|xxh3)\.h$", r"common/(base|store)/"),
+    ("CLI11", r"CLI/", r"tools/|services/[^/]+/main\.cc$"),
+    ("CUDA", r"(cuda\w*|cublas\w*|device_\w+)\.h$|(cooperative_groups|cub|thrust)/", r"kernels/cuda/"),
+    ("GoogleTest", r"(gtest|gmock)/", r"tests/"),
+    ("Google Benchmark", r"benchmark/", r"tests/"),
+    ("the system", r"(sys|arpa|netinet|linux|asm)/"
+     r"|(unistd|fcntl|sched|signal|pthread|time|malloc|dlfcn|errno|netdb|poll|pwd|spawn|termios"
+     r"|getopt|glob|cxxabi|execinfo|stdio|stdlib|string|stdint|stddef|limits|math)\.h$", r""),
+    ("the standard library", r"[a-z_0-9]+$", r""),
+]
+
+# Folders that must say what they are (a pattern of the whole path).
+NEED_README = re.compile(
+    r"^(common/[^/]+|kernels(/[^/]+)?|services/[^/]+(/[^/]+)?|tools|tests|deploy)$")
+MAX_README_LINES = 60
+
+CODE = re.compile(r"\.(h|cc|cu|cuh|py|sh|proto|cmake)$|(^|/)CMakeLists\.txt$|^dev$|^\.ci/run$")
+CPP = re.compile(r"\.(h|cc|cu|cuh|inc)$")
+# Data: not ours to style.
+DATA = re.compile(r"^(tests/goldens|models)/")
+LONG_LINES = 400
+MAX_LINES = 600
+
+# Pattern, files it is looked for in, files it is allowed in, what to say. The pieces keep this file
+# from finding itself.
+ANYTHING = re.compile(r"")
+FORBIDDEN = [
+    (re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b"), CODE, None,
+     "an open task does not land: do it, or say it in an issue"),
+    (re.compile(r"(?i)\bnot (yet )?impl" + r"emented\b"), CODE, None,
+     "no stubs: leave the place, not an empty body"),
+    (re.compile(r"std::reg" + r"ex|#\s*include\s*<reg" + r"ex>"), CPP, None,
+     "std::reg" + "ex recurses once a character: use common/text's PCRE2 or a small scanner"),
+    (re.compile(r"\b(secure_)?get" + r"env\b"), CPP,
+     re.compile(r"(^|/)main\.cc$|^(tools|tests)/"), "flags and environment are read in main.cc only"),
+    (re.compile(r"(?<![\w.])/(home|root|Users|work)/\w"), ANYTHING, None,
+     "a path of one machine: use a relative one"),
+]
