@@ -5,8 +5,8 @@
 
 #include "common/tensor/tensor.h"
 
-// What one step of the decoder computes. Filled by the scheduler, read by the StepModel; plain data,
-// reused from step to step so that a warm step allocates nothing.
+// What one step of the decoder computes. Filled by the scheduler, read by the StepModel; plain
+// data, reused from step to step so that a warm step allocates nothing.
 namespace tessera::decode {
 
 // Rows of a picture that stand at consecutive tokens of the step.
@@ -25,9 +25,9 @@ struct LayerGroup {
 
 struct BatchPlan {
   // --- per token, sequences one behind the other ---
-  std::vector<int32_t> ids;           // -1 where a row of a picture stands
-  std::vector<int32_t> positions[3];  // rotary positions: three equal ones for plain rotary. Not
-                                      // the place in the KV cache, which `slots` says.
+  std::vector<int32_t> ids;            // -1 where a row of a picture stands
+  std::vector<int32_t> positions[3];   // rotary positions: three equal ones for plain rotary. Not
+                                       // the place in the KV cache, which `slots` says.
   std::vector<int32_t> rotary_length;  // what dynamic rotary scaling takes as the length: the
                                        // larger of the prompt's length and this position + 1
   std::vector<RowRange> rows;
