@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -103,4 +104,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace tessera::tools
 
-int main(int argc, char** argv) { return tessera::tools::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // What gRPC would log comes back as a status; its own lines would only repeat it.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  return tessera::tools::Main(argc, argv);
+}

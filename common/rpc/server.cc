@@ -7,6 +7,7 @@
 
 #include <chrono>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -22,6 +23,20 @@ absl::Status LoadReflection() {
     return base::BadField("reflection", "REFLECTION_UNAVAILABLE",
                           "libgrpc++_reflection.so.1.51 cannot be loaded; start without "
                           "--reflection or install the gRPC runtime package");
+  }
+  return absl::OkStatus();
+}
+
+// gRPC takes a port modulo 65536; nobody means that.
+absl::Status CheckAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
+    return base::BadField("address", "BAD_OPTION",
+                          absl::StrCat("\"", address,
+                                       "\" is no address: write host:port, port 0 "
+                                       "takes a free one"));
   }
   return absl::OkStatus();
 }
@@ -44,6 +59,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   auto server = std::unique_ptr<Server>(new Server());
   server->service_names_ = service_names;
   if (!options.address.empty()) {
+    RETURN_IF_ERROR(CheckAddress(options.address));
     builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(), &server->port_);
   }
   AddConnectionArguments(builder);
