@@ -1,0 +1,69 @@
+"""A running `tessera serve` and generated client code, for the tests of this folder."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ["TESSERA_BINARY"]
+MODEL = ROOT / "models" / "shelf-vqa"
+
+
+def generate_stubs():
+    """Python modules of protos/tessera/v1, importable as tessera.v1.*_pb2."""
+    from grpc_tools import protoc
+
+    out = tempfile.mkdtemp(prefix="tessera-stubs-")
+    protos = ROOT / "protos"
+    names = [f"tessera/v1/{n}.proto" for n in ("types", "gateway")]
+    if protoc.main(["protoc", f"-I{protos}", f"--python_out={out}", f"--grpc_python_out={out}", *names]):
+        raise RuntimeError("protoc failed")
+    sys.path.insert(0, out)
+
+
+class Server:
+    """`tessera serve` on a free port; a context manager that kills what is left."""
+
+    def __init__(self, *flags, model=MODEL):
+        # A file, not a pipe: a full pipe would stop the server.
+        self.log = tempfile.NamedTemporaryFile(mode="w+", suffix=".log")
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "--model", str(model), "--grpc_address", "127.0.0.1:0", *flags],
+            stdout=self.log, stderr=subprocess.STDOUT)
+        self.address = self._await_ready()
+
+    def _await_ready(self):
+        import time
+        for _ in range(1200):
+            text = pathlib.Path(self.log.name).read_text()
+            if "\nready" in text:
+                return next(l.split()[1] for l in text.splitlines() if l.split()[:1] == ["gRPC"])
+            if self.process.poll() is not None:
+                raise RuntimeError(f"serve ended with {self.process.returncode}:\n{text}")
+            time.sleep(0.05)
+        raise RuntimeError(f"serve is not ready:\n{text}")
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def terminate(self, timeout=60):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def run(*args, stdin=None, timeout=120):
+    """The command with these arguments: exit code, stdout, stderr."""
+    done = subprocess.run([BINARY, *map(str, args)], input=stdin, capture_output=True,
+                          timeout=timeout, text=True)
+    return done.returncode, done.stdout, done.stderr

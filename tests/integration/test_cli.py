@@ -1,0 +1,154 @@
+"""The command line, as a person at a shell meets it."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from harness import MODEL, ROOT, Server, run
+
+PICTURE = MODEL / "demo" / "shelf1.jpg"
+GOLDENS = ROOT / "tests" / "goldens"
+
+
+class UsageTest(unittest.TestCase):
+    def test_wrong_usage_ends_with_2_and_says_what(self):
+        for args, word in [
+            ([], "subcommand"),
+            (["nonsense"], "nonsense"),
+            (["serve"], "--model"),
+            (["ask"], "question"),
+            (["serve", "--model", MODEL, "--kv_cache_bytes", "lots"], "kv_cache_bytes"),
+            (["serve", "--model", MODEL, "--deadline_cap", "soon"], "deadline_cap"),
+            (["serve", "--model", MODEL, "--quality_gate", "perhaps"], "quality_gate"),
+            (["serve", "--model", MODEL, "--kv_cache_dtype", "f8"], "kv_cache_dtype"),
+            (["serve", "--model", MODEL, "--grpc_address", "nonsense"], "nonsense"),
+            (["serve", "--model", MODEL, "--embedding_store", "redis://x"], "embedding_store"),
+            (["ask", "--model", MODEL, "--address", "127.0.0.1:1", "q"], "address"),
+        ]:
+            with self.subTest(args=args):
+                code, _, err = run(*args)
+                self.assertEqual(code, 2, err)
+                self.assertIn(word, err)
+
+    def test_help_ends_with_0(self):
+        for args in (["--help"], ["serve", "--help"], ["ask", "--help"], ["--version"]):
+            code, out, _ = run(*args)
+            self.assertEqual(code, 0)
+            self.assertIn("tessera", out.lower())
+
+    def test_a_flag_may_come_from_the_environment(self):
+        import os, subprocess
+        from harness import BINARY
+        env = dict(os.environ, TESSERA_KV_CACHE_BYTES="lots")
+        done = subprocess.run([BINARY, "serve", "--model", str(MODEL)], env=env,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("kv_cache_bytes", done.stderr.lower())
+
+    def test_missing_things_are_named(self):
+        code, _, err = run("serve", "--model", "/no/such/model")
+        self.assertNotEqual(code, 0)
+        self.assertIn("/no/such/model", err)
+        code, _, err = run("ask", "--model", MODEL, "--image", "/no/such/picture.jpg", "What?")
+        self.assertEqual(code, 1)
+        self.assertIn("/no/such/picture.jpg", err)
+        code, _, err = run("ask", "--address", "127.0.0.1:1", "--timeout", "5s", "What?")
+        self.assertEqual(code, 1)
+        self.assertIn("UNAVAILABLE", err)
+
+    def test_an_empty_directory_is_no_model(self):
+        with tempfile.TemporaryDirectory() as empty:
+            code, _, err = run("serve", "--model", empty)
+            self.assertEqual(code, 1)
+            self.assertIn("config.json", err)
+
+
+class AskTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def ask(self, *args, stdin=None):
+        return run("ask", "--address", self.server.address, *args, stdin=stdin)
+
+    def test_demo_questions_have_their_answers(self):
+        for line in (MODEL / "demo" / "questions.jsonl").read_text().splitlines():
+            case = json.loads(line)
+            code, out, err = self.ask("--image", MODEL / "demo" / case["image"], case["question"])
+            self.assertEqual(code, 0, err)
+            self.assertEqual(out.strip(), case["answer"])
+
+    def test_question_from_standard_input_and_json(self):
+        code, out, err = self.ask("--image", PICTURE, "--json", "-",
+                                  stdin="What is the price on row 2?\n")
+        self.assertEqual(code, 0, err)
+        answer = json.loads(out)
+        self.assertEqual(answer["text"], "37")
+        self.assertEqual(answer["finish_reason"], "stop")
+        self.assertEqual(answer["usage"]["image_tokens"], 256)
+        stages = answer["receipt"]
+        for name in ("queue", "fetch", "image_decode", "preprocess", "encode", "store", "prefill",
+                     "first_token", "generation", "total"):
+            self.assertGreaterEqual(stages[f"{name}_seconds"], 0)
+
+    def test_local_answer_without_a_server(self):
+        code, out, err = run("ask", "--model", MODEL, "--image", PICTURE, "--receipt",
+                             "What is the price on row 2?")
+        self.assertEqual(code, 0, err)
+        self.assertTrue(out.startswith("37\n"), out)
+        self.assertIn("COMPUTED", out)
+
+    def test_a_bad_picture_is_refused_and_the_next_works(self):
+        for name in ("gif.gif", "jpeg_half.jpg", "png_bomb_12000x12000.png", "text.bmp"):
+            code, out, err = self.ask("--image", GOLDENS / "images_bad" / name, "What?")
+            self.assertEqual(code, 1)
+            self.assertIn("INVALID_ARGUMENT", err)
+            self.assertEqual(out, "")
+        code, out, _ = self.ask("--image", PICTURE, "What is the price on row 2?")
+        self.assertEqual((code, out.strip()), (0, "37"))
+
+    def test_stages_cover_the_wall_time(self):
+        shares = []
+        for picture in sorted((MODEL / "eval" / "pictures").glob("*.jpg"))[:5]:
+            code, out, err = self.ask("--image", picture, "--json", "Describe the shelf.")
+            self.assertEqual(code, 0, err)
+            r = json.loads(out)["receipt"]
+            covered = sum(r[f"{n}_seconds"] for n in ("queue", "fetch", "image_decode",
+                          "preprocess", "encode", "store", "prefill", "generation"))
+            shares.append(covered / r["total_seconds"])
+        self.assertGreaterEqual(sorted(shares)[len(shares) // 2], 0.95, shares)
+
+
+class InspectTest(unittest.TestCase):
+    def test_a_model_without_its_weights_loaded(self):
+        code, out, err = run("inspect", MODEL)
+        self.assertEqual(code, 0, err)
+        for word in ("llava", "256 rows", "KV bytes per token", "parameters", "can be served"):
+            self.assertIn(word, out)
+
+    def test_what_is_unsupported_is_told(self):
+        code, out, err = run("inspect", GOLDENS / "models" / "qwen2-vl")
+        self.assertEqual(code, 0, err)
+        self.assertIn("qwen2_vl", out)
+        self.assertIn("unsupported", out)
+
+    def test_pictures(self):
+        code, out, err = run("inspect", PICTURE, "--model", MODEL)
+        self.assertEqual(code, 0, err)
+        for word in ("jpeg", "896 x 896", "256 (grid 16 x 16)", "pass"):
+            self.assertIn(word, out)
+        code, out, _ = run("inspect", GOLDENS / "images_odd" / "exif_6.jpg")
+        self.assertEqual(code, 0)
+        self.assertIn("orientation            6", out)
+        code, _, err = run("inspect", GOLDENS / "images_bad" / "jpeg_half.jpg")
+        self.assertEqual(code, 1)
+        self.assertIn("jpeg_half.jpg", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
