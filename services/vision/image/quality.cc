@@ -8,6 +8,9 @@
 namespace tessera::vision {
 namespace {
 
+constexpr double kLeastVariance =
+    1e-3;  // keeps rounding in a one-coloured picture from being detail
+
 // f32 [height, width], 0 to 255.
 cv::Mat LumaOf(const uint8_t* planar, int height, int width) {
   cv::Mat luma(height, width, CV_32F);
@@ -84,7 +87,7 @@ QualityScores ScoreQuality(const uint8_t* planar, int height, int width, int ori
   cv::Laplacian(own, laplacian, CV_32F, /*ksize=*/1);
   scores.sharpness = VarianceOf(laplacian);
   const double variance = VarianceOf(own);
-  scores.detail = variance > 0 ? scores.sharpness / variance : 0;
+  scores.detail = scores.sharpness / (variance + kLeastVariance);
   return scores;
 }
 

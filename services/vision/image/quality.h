@@ -38,8 +38,8 @@ struct QualityLimits {
 
 // The defaults are measured: README.md has the shares.
 struct QualityThresholds {
-  QualityLimits warn = {45, 0.025, 0.16, 0.97, 0.07, 0.045, 60, 12};
-  QualityLimits refuse = {18, 0.012, 0.125, 0.985, 0.06, 0.038, 60, 4};
+  QualityLimits warn = {60, 0.03, 0.16, 0.97, 0.07, 0.045, 100, 12};
+  QualityLimits refuse = {22, 0.016, 0.125, 0.985, 0.06, 0.038, 100, 4};
 };
 
 enum class Verdict { kPass, kWarn, kRefuse };

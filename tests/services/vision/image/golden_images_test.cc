@@ -1,9 +1,7 @@
 // GoldenImages: every verdict of the folders images_* and every pair of preprocess/decode.
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <cstdio>
-#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -129,19 +127,6 @@ TEST(GoldenImages, EveryVerdictAndEveryDecodedPairHolds) {
   std::printf("GoldenImages: %d cases in %d folders of %s\n", cases, folders, goldens.c_str());
 }
 
-// Peak resident bytes since the last reset.
-int64_t PeakResidentBytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (absl::StartsWith(line, "VmHWM:")) return std::stoll(line.substr(6)) * 1024;
-  }
-  ADD_FAILURE() << "no VmHWM in /proc/self/status";
-  return 0;
-}
-
-void ResetPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }
-
 // So that the next test does not pass for want of an instrument.
 TEST(GoldenImages, ThePeakOfMemoryIsSeen) {
   ResetPeak();
@@ -159,7 +144,6 @@ TEST(GoldenImages, ClaimsAndBombsTakeNoMemory) {
       if (!absl::StrContains(name, "_claims_") && !absl::StrContains(name, "_bomb_")) continue;
       SCOPED_TRACE(folder + "/" + name);
       const std::string bytes = ReadFileOrDie(absl::StrCat(goldens, "/", folder, "/", name));
-      malloc_trim(0);
       ResetPeak();
       const int64_t before = PeakResidentBytes();
       EXPECT_FALSE(DecodeImage(bytes, ImageLimits()).ok());

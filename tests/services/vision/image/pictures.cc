@@ -1,5 +1,6 @@
 #include "tests/services/vision/image/pictures.h"
 
+#include <malloc.h>
 #include <png.h>
 
 #include <algorithm>
@@ -8,8 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/base/json.h"
@@ -57,6 +60,21 @@ std::string ReadFileOrDie(const std::string& path) {
 bool FileExists(const std::string& path) { return std::filesystem::exists(path); }
 std::vector<std::string> DirectoriesIn(const std::string& path) { return Entries(path, true); }
 std::vector<std::string> FilesIn(const std::string& path) { return Entries(path, false); }
+
+int64_t PeakResidentBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (absl::StartsWith(line, "VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  CHECK(false);
+  return 0;
+}
+
+void ResetPeak() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
 
 RgbImage DecodeOrDie(absl::string_view bytes) {
   auto image = DecodeImage(bytes, ImageLimits());

@@ -21,6 +21,10 @@ std::vector<std::string> DirectoriesIn(const std::string& path);
 // Names of the plain files in `path`, sorted.
 std::vector<std::string> FilesIn(const std::string& path);
 
+// Peak resident bytes of this process since ResetPeak.
+int64_t PeakResidentBytes();
+void ResetPeak();
+
 // Decodes with default limits.
 RgbImage DecodeOrDie(absl::string_view bytes);
 std::string Sha256Hex(const RgbImage& image);
