@@ -12,7 +12,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(const std::string& device
   if (device == "cpu") return cpu::CreateCpuBackend(pool);
   if (device == "reference") return reference::CreateReferenceBackend(pool);
   return base::BadField(
-      "device", "DEVICE_UNKNOWN",
+      "device", "BAD_OPTION",
       absl::StrCat("device \"", device, "\" is not there; this build has: cpu, reference"));
 }
 

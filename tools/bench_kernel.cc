@@ -1,5 +1,6 @@
 #include "tools/bench_kernel.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/cpu/rates.h"
 #include "kernels/create.h"
+#include "kernels/host_memory.h"
 
 namespace tessera::tools {
 namespace {
@@ -279,17 +281,25 @@ struct Test {
 // Rates of the machine, measured several times over the run.
 class Machine {
  public:
-  Machine(base::ComputePool& pool, size_t bytes) : pool_(pool), memory_(bytes, std::byte{1}) {}
+  explicit Machine(base::ComputePool& pool) : pool_(pool) {}
+
+  absl::Status Allocate() {  // in huge pages, as weights are
+    ASSIGN_OR_RETURN(memory_, kernels::HostBlock::Create({size_t{1} << 30},
+                                                         kernels::MemoryKind::kWeights, ledger_));
+    std::fill_n(memory_.data(), memory_.bytes(), std::byte{1});
+    return absl::OkStatus();
+  }
   void Measure() {
     flops_.push_back(kernels::cpu::MeasureFlopsPerSecond(pool_, 0.25));
-    bytes_.push_back(kernels::cpu::MeasureBytesPerSecond(pool_, memory_));
+    bytes_.push_back(kernels::cpu::MeasureBytesPerSecond(pool_, {memory_.data(), memory_.bytes()}));
   }
   Measured flops() const { return Summarize(flops_); }
   Measured bytes() const { return Summarize(bytes_); }
 
  private:
   base::ComputePool& pool_;
-  std::vector<std::byte> memory_;
+  kernels::MemoryLedger ledger_;
+  kernels::HostBlock memory_;
   std::vector<double> flops_, bytes_;
 };
 
@@ -361,7 +371,8 @@ absl::Status RunKernelBench(const KernelBenchOptions& options, std::ostream& out
   auto tower = std::make_unique<Tower>(*backend);
   RETURN_IF_ERROR(llama->Load());
   RETURN_IF_ERROR(tower->Load());
-  Machine machine(pool, size_t{1} << 30);
+  Machine machine(pool);
+  RETURN_IF_ERROR(machine.Allocate());
   machine.Measure();
   const std::vector<Test> tests = Tests(*llama, *tower);
   std::vector<Measured> rates;
