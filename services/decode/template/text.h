@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "services/decode/template/byte_range.h"
+#include "common/text/marked_text.h"
 
 namespace tessera::decode::jinja {
+
+using text::ByteRange;
 
 // UTF-8 bytes that know which of them a user wrote (untrusted); the template wrote the others.
 class Text {
