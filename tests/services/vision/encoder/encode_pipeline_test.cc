@@ -1,0 +1,427 @@
+#include "services/vision/encoder/encode_pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <limits>
+#include <numeric>
+
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "tests/services/vision/encoder/fakes.h"
+
+namespace tessera::vision {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeClock;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+using Answer = std::future<absl::StatusOr<Encoded>>;
+
+// The "picture" is text: its first character becomes the pixels, its length the height.
+class EncodePipelineTest : public ::testing::Test {
+ protected:
+  EncodePipelineTest() {
+    steps_.decode = [](absl::string_view bytes) -> absl::StatusOr<RgbImage> {
+      if (bytes == "broken") {
+        return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_CORRUPT", "cut");
+      }
+      return RgbImage{1, static_cast<int>(bytes.size()), {static_cast<uint8_t>(bytes[0])}};
+    };
+    steps_.preprocess = [](const RgbImage& image) -> absl::StatusOr<Prepared> {
+      Prepared prepared;
+      prepared.height = image.height;
+      prepared.width = 1;
+      prepared.pixel_values.assign(static_cast<size_t>(3 * image.height), image.rgb[0]);
+      prepared.scores = {{"sharpness", 7}};
+      return prepared;
+    };
+    options_.prepare_threads = 1;
+  }
+
+  void Start() {
+    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_, tower_, store_, clock_);
+  }
+
+  // The future of its answer; the status of Submit through `admitted`.
+  Answer Submit(const std::string& bytes, EncodePipeline::WaiterId* id = nullptr,
+                absl::Status* admitted = nullptr) {
+    auto promise = std::make_shared<std::promise<absl::StatusOr<Encoded>>>();
+    Answer answer = promise->get_future();
+    EncodeTask task;
+    task.key = store::EmbeddingKey(base::Sha256Of(bytes));
+    task.bytes = bytes;
+    task.decode_bytes = 10;
+    task.grid_height = task.grid_width = 1;
+    task.done = [promise](absl::StatusOr<Encoded> encoded) { promise->set_value(encoded); };
+    const EncodePipeline::WaiterId waiter = pipeline_->NewWaiter();
+    if (id != nullptr) *id = waiter;
+    const absl::Status status = pipeline_->Submit(waiter, std::move(task));
+    if (admitted != nullptr) {
+      *admitted = status;
+    } else {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return answer;
+  }
+
+  FakeClock clock_;
+  FakeTower tower_;
+  FakeStore store_;
+  PrepareSteps steps_;
+  PipelineOptions options_;
+  std::unique_ptr<EncodePipeline> pipeline_;
+};
+
+TEST_F(EncodePipelineTest, APictureBecomesARecordWithItsScores) {
+  options_.record_dtype = DType::kF32;
+  options_.preprocessing = "p";
+  Start();
+  const auto encoded = Submit("ab").get();
+  ASSERT_TRUE(encoded.ok()) << encoded.status();
+  EXPECT_FALSE(encoded->existed);
+  EXPECT_THAT(ToFloats(encoded->record->view()), ElementsAre(97, 0.5f));
+  EXPECT_EQ(encoded->record->quality.at("sharpness"), 7);
+  EXPECT_EQ(encoded->record->preprocessing, "p");
+  ASSERT_THAT(store_.records(), SizeIs(1));
+  EXPECT_EQ(store_.records()[0], encoded->record);
+}
+
+TEST_F(EncodePipelineTest, RowsAreHalvesByDefault) {
+  Start();
+  const auto encoded = Submit("ab").get();
+  ASSERT_TRUE(encoded.ok());
+  EXPECT_EQ(encoded->record->dtype, DType::kF16);
+  EXPECT_THAT(ToFloats(encoded->record->view()), ElementsAre(97, 0.5f));
+}
+
+TEST_F(EncodePipelineTest, EqualKeysInFlightShareOneEncode) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  Start();
+  Answer first = Submit("ab");
+  gate.AwaitArrivals(1);
+  Answer second = Submit("ab"), third = Submit("ab");
+  gate.Open();
+  const auto a = first.get(), b = second.get(), c = third.get();
+  ASSERT_TRUE(a.ok() && b.ok() && c.ok());
+  EXPECT_EQ(a->record, b->record);
+  EXPECT_EQ(a->record, c->record);
+  EXPECT_THAT(tower_.batches(), ElementsAre(1));
+}
+
+TEST_F(EncodePipelineTest, ARecordThatCameMeanwhileIsTaken) {
+  Start();
+  ASSERT_TRUE(Submit("ab").get().ok());
+  const auto again = Submit("ab").get();
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(again->existed);
+  EXPECT_THAT(tower_.batches(), SizeIs(1));
+}
+
+TEST_F(EncodePipelineTest, CancellingOneOfTwoWaitersLeavesTheOther) {
+  Gate gate;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    gate.Pass();
+    return decode(bytes);
+  };
+  Start();
+  EncodePipeline::WaiterId id = 0;
+  Answer first = Submit("ab", &id), second = Submit("ab");
+  gate.AwaitArrivals(1);
+  pipeline_->Cancel(id);
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kCancelled);
+  gate.Open();
+  EXPECT_TRUE(second.get().ok());
+  EXPECT_THAT(tower_.batches(), ElementsAre(1));
+}
+
+TEST_F(EncodePipelineTest, CancellingTheLastWaiterDropsTheWork) {
+  Gate gate;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    if (bytes == "ab") gate.Pass();
+    return decode(bytes);
+  };
+  Start();
+  EncodePipeline::WaiterId first_id = 0, second_id = 0, queued_id = 0;
+  Answer first = Submit("ab", &first_id), second = Submit("ab", &second_id);
+  gate.AwaitArrivals(1);
+  Answer queued = Submit("q", &queued_id);  // behind the only prepare thread
+  pipeline_->Cancel(first_id);
+  pipeline_->Cancel(second_id);
+  pipeline_->Cancel(second_id);  // again: nothing
+  pipeline_->Cancel(queued_id);
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(second.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(queued.get().status().code(), absl::StatusCode::kCancelled);
+  gate.Open();
+  EXPECT_TRUE(Submit("next").get().ok());
+  EXPECT_THAT(tower_.batches(), ElementsAre(1));
+  EXPECT_THAT(store_.records(), SizeIs(1));
+  EXPECT_TRUE(pipeline_->Drain(absl::InfiniteFuture()));
+}
+
+TEST_F(EncodePipelineTest, WhatTheTowerHasIsStoredThoughNobodyWaits) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  Start();
+  EncodePipeline::WaiterId id = 0;
+  Answer first = Submit("ab", &id);
+  gate.AwaitArrivals(1);
+  pipeline_->Cancel(id);
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kCancelled);
+  Answer second = Submit("ab");  // joins
+  gate.Open();
+  EXPECT_TRUE(second.get().ok());
+  EXPECT_THAT(tower_.batches(), ElementsAre(1));
+  EXPECT_THAT(store_.records(), SizeIs(1));
+}
+
+TEST_F(EncodePipelineTest, ABrokenPictureIsNotKeptAndTheNextOneWorks) {
+  Start();
+  const auto broken = Submit("broken").get();
+  EXPECT_EQ(base::ReasonOf(broken.status()), "IMAGE_CORRUPT");
+  EXPECT_THAT(store_.records(), IsEmpty());
+  EXPECT_TRUE(Submit("ab").get().ok());
+  EXPECT_EQ(base::ReasonOf(Submit("broken").get().status()), "IMAGE_CORRUPT");
+}
+
+TEST_F(EncodePipelineTest, AFullQueueIsSaidAtOnceWithATimeToRetry) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  options_.max_pending_images = 2;
+  Start();
+  Answer first = Submit("a"), second = Submit("b");
+  absl::Status status;
+  Submit("c", nullptr, &status);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::ReasonOf(status), "QUEUE_FULL");
+  EXPECT_TRUE(base::RetryOf(status).has_value());
+  Answer joined = Submit("a");  // takes no place
+  gate.Open();
+  EXPECT_TRUE(first.get().ok() && second.get().ok() && joined.get().ok());
+  EXPECT_TRUE(Submit("c").get().ok());
+}
+
+TEST_F(EncodePipelineTest, BytesInTheQueueAreBounded) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  options_.max_pending_bytes = 5;
+  Start();
+  Answer first = Submit("larger than five");  // alone it may
+  absl::Status status;
+  Submit("x", nullptr, &status);
+  EXPECT_EQ(base::ReasonOf(status), "QUEUE_FULL");
+  gate.Open();
+  EXPECT_TRUE(first.get().ok());
+}
+
+TEST_F(EncodePipelineTest, DecodersShareABudgetOfMemory) {
+  base::Mutex mutex;
+  int running = 0, most = 0;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    {
+      base::MutexLock lock(mutex);
+      most = std::max(most, ++running);
+    }
+    auto image = decode(bytes);
+    base::MutexLock lock(mutex);
+    --running;
+    return image;
+  };
+  options_.prepare_threads = 4;
+  options_.max_decode_bytes = 19;  // each takes 10
+  Start();
+  std::vector<Answer> answers;
+  for (char c = 'a'; c < 'm'; ++c) answers.push_back(Submit(std::string(1, c)));
+  for (Answer& answer : answers) EXPECT_TRUE(answer.get().ok());
+  EXPECT_EQ(most, 1);
+}
+
+TEST_F(EncodePipelineTest, PicturesOfOneShapeGoTogetherInTheirOrder) {
+  Gate gate;
+  bool first_call = true;
+  tower_.hook = [&] {
+    if (std::exchange(first_call, false)) gate.Pass();
+  };
+  Gate prepared;
+  const auto preprocess = steps_.preprocess;
+  steps_.preprocess = [&, preprocess](const RgbImage& image) {
+    if (image.rgb[0] == 'z') prepared.Open();
+    return preprocess(image);
+  };
+  options_.record_dtype = DType::kF32;
+  options_.max_batch_images = 3;
+  Start();
+  std::vector<Answer> answers;
+  answers.push_back(Submit("0"));
+  gate.AwaitArrivals(1);
+  for (const char* bytes : {"a", "bb", "c", "d", "e", "zz"}) answers.push_back(Submit(bytes));
+  prepared.Pass();  // one thread prepares in order: all before "zz" are ready
+  gate.Open();
+  for (Answer& answer : answers) {
+    const auto encoded = answer.get();
+    ASSERT_TRUE(encoded.ok());
+  }
+  const auto batches = tower_.batches();
+  EXPECT_EQ(batches[0], 1u);
+  EXPECT_EQ(batches[1], 3u);  // a, c, d
+  EXPECT_EQ(std::accumulate(batches.begin(), batches.end(), size_t{0}), 7u);
+}
+
+TEST_F(EncodePipelineTest, OnePicturesTroubleIsNotItsBatchMates) {
+  Gate gate;
+  bool first_call = true;
+  tower_.hook = [&] {
+    if (std::exchange(first_call, false)) gate.Pass();
+  };
+  tower_.status = absl::ResourceExhaustedError("no memory for so many");
+  tower_.fails_from = 2;
+  Start();
+  Answer zero = Submit("0");
+  gate.AwaitArrivals(1);
+  Answer a = Submit("a"), b = Submit("b");
+  gate.Open();
+  EXPECT_TRUE(zero.get().ok());
+  EXPECT_TRUE(a.get().ok());
+  EXPECT_TRUE(b.get().ok());
+}
+
+TEST_F(EncodePipelineTest, RowsThatAreNoNumbersAreAnErrorAndNeverStored) {
+  for (const float bad : {std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN(), 70000.0f}) {
+    tower_.second = bad;
+    Start();
+    const auto encoded = Submit("ab").get();
+    EXPECT_EQ(encoded.status().code(), absl::StatusCode::kInternal) << bad;
+    EXPECT_EQ(base::ReasonOf(encoded.status()), "NONFINITE_ROWS");
+    EXPECT_THAT(store_.records(), IsEmpty());
+  }
+}
+
+TEST_F(EncodePipelineTest, AStoreThatIsDownFailsNoRequest) {
+  store_.broken = true;
+  Start();
+  const auto encoded = Submit("ab").get();
+  ASSERT_TRUE(encoded.ok());
+  EXPECT_FALSE(encoded->existed);
+}
+
+TEST_F(EncodePipelineTest, DrainWaitsForTheAcceptedAndRefusesTheNew) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  Start();
+  Answer first = Submit("ab");
+  gate.AwaitArrivals(1);
+  EXPECT_FALSE(pipeline_->Drain(clock_.Now()));
+  absl::Status status;
+  Submit("c", nullptr, &status);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(base::ReasonOf(status), "DRAINING");
+  gate.Open();
+  EXPECT_TRUE(pipeline_->Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(first.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+}
+
+TEST_F(EncodePipelineTest, WaitersLeftAtTheEndAreTold) {
+  Gate gate;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    gate.Pass();
+    return decode(bytes);
+  };
+  Start();
+  Answer first = Submit("ab"), second = Submit("cd");
+  gate.AwaitArrivals(1);
+  std::thread end([&] { pipeline_.reset(); });
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(second.get().status().code(), absl::StatusCode::kUnavailable);
+  gate.Open();
+  end.join();
+}
+
+// --- stage times: a delay planted in one stage appears in exactly its field ---
+
+class StageTimesTest : public EncodePipelineTest {
+ protected:
+  void ExpectOnly(const StageTimes& times, Stage stage, absl::Duration expected) {
+    for (const Stage any : {Stage::kQueue, Stage::kFetch, Stage::kImageDecode, Stage::kPreprocess,
+                            Stage::kEncode, Stage::kStore}) {
+      EXPECT_EQ(times[any], any == stage ? expected : absl::ZeroDuration())
+          << static_cast<int>(any);
+    }
+  }
+};
+
+TEST_F(StageTimesTest, ImageDecode) {
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    clock_.Advance(absl::Seconds(3));
+    return decode(bytes);
+  };
+  Start();
+  ExpectOnly(Submit("ab").get()->stages, Stage::kImageDecode, absl::Seconds(3));
+  EXPECT_EQ(store_.last_cost(), absl::Seconds(3));
+}
+
+TEST_F(StageTimesTest, Preprocess) {
+  const auto preprocess = steps_.preprocess;
+  steps_.preprocess = [&, preprocess](const RgbImage& image) {
+    clock_.Advance(absl::Seconds(4));
+    return preprocess(image);
+  };
+  Start();
+  ExpectOnly(Submit("ab").get()->stages, Stage::kPreprocess, absl::Seconds(4));
+}
+
+TEST_F(StageTimesTest, Encode) {
+  tower_.hook = [&] { clock_.Advance(absl::Seconds(5)); };
+  Start();
+  ExpectOnly(Submit("ab").get()->stages, Stage::kEncode, absl::Seconds(5));
+}
+
+TEST_F(StageTimesTest, StoreAndFetch) {
+  store_.clock = &clock_;
+  store_.put_takes = absl::Seconds(6);
+  Start();
+  ExpectOnly(Submit("ab").get()->stages, Stage::kStore, absl::Seconds(6));
+  pipeline_.reset();
+  store_.get_takes = absl::Seconds(2);
+  Start();
+  const auto found = Submit("ab").get();
+  EXPECT_TRUE(found->existed);
+  ExpectOnly(found->stages, Stage::kFetch, absl::Seconds(2));
+}
+
+TEST_F(StageTimesTest, QueueAndWhatALateJoinerSaw) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  Gate third_is_decoded;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    if (bytes == "ccc") third_is_decoded.Open();
+    return decode(bytes);
+  };
+  Start();
+  Answer first = Submit("a");
+  gate.AwaitArrivals(1);
+  Answer second = Submit("bb"), third = Submit("ccc");
+  third_is_decoded.Pass();  // so the only prepare thread has handed "bb" to the busy tower
+  clock_.Advance(absl::Seconds(7));
+  Answer joiner = Submit("a");
+  clock_.Advance(absl::Seconds(1));
+  gate.Open();
+  ExpectOnly(first.get()->stages, Stage::kEncode, absl::Seconds(8));
+  ExpectOnly(joiner.get()->stages, Stage::kEncode, absl::Seconds(1));
+  ExpectOnly(second.get()->stages, Stage::kQueue, absl::Seconds(8));
+  EXPECT_TRUE(third.get().ok());
+}
+
+}  // namespace
+}  // namespace tessera::vision

@@ -1,0 +1,359 @@
+#include "services/vision/vision_service.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/rpc/status.h"
+#include "tests/services/vision/encoder/fakes.h"
+
+namespace tessera::vision {
+namespace {
+
+using testing::FakeClock;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// A BMP of one row of `width` pixels, all of one colour.
+std::string Bmp(int width, char colour) {
+  const auto le = [](uint32_t value, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i) & 0xFF));
+    return out;
+  };
+  const int row = (3 * width + 3) / 4 * 4;
+  return absl::StrCat("BM", le(static_cast<uint32_t>(54 + row), 4), le(0, 4), le(54, 4), le(40, 4),
+                      le(static_cast<uint32_t>(width), 4), le(1, 4), le(1, 2), le(24, 2), le(0, 4),
+                      le(static_cast<uint32_t>(row), 4), le(2835, 4), le(2835, 4), le(0, 4),
+                      le(0, 4), std::string(static_cast<size_t>(row), colour));
+}
+
+// What one Encode call answered.
+struct Call {
+  bool need_bytes = false;
+  std::optional<v1::EncodePlan> plan;
+  std::optional<v1::EncodeReady> ready;
+  absl::Status status;
+};
+
+class VisionServiceTest : public ::testing::Test {
+ protected:
+  VisionServiceTest() {
+    steps_.decode = [](absl::string_view bytes) { return DecodeImage(bytes, {}); };
+    steps_.preprocess = [this](const RgbImage& image) -> absl::StatusOr<Prepared> {
+      const QualityScores scores = Scores(image);
+      if (absl::Status status = gate_.Check(scores); !status.ok()) return status;
+      Prepared prepared;
+      prepared.height = prepared.width = 1;
+      prepared.pixel_values.assign(3, image.rgb[0]);
+      prepared.scores = ScoreMap(scores);
+      return prepared;
+    };
+    identity_.preprocessing = "p";
+  }
+  ~VisionServiceTest() override {
+    if (server_) server_->Shutdown();
+  }
+
+  // Brightness is all that counts here.
+  static QualityScores Scores(const RgbImage& image) {
+    QualityScores scores;
+    scores.sharpness = scores.detail = 1000;
+    scores.exposure = image.rgb[0] / 255.0;
+    scores.width = scores.height = 100;
+    return scores;
+  }
+
+  void Start() {
+    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_, tower_, store_, clock_);
+    lookups_ = std::make_unique<WorkerPool>(1, 16);
+    v1::VisionServiceGetInfoResponse info;
+    info.set_rows_per_image(1);
+    info.set_width(2);
+    info.set_device("fake");
+    service_ = std::make_unique<VisionService>(
+        VisionServiceParts{*pipeline_, *lookups_, store_, clock_, identity_, gate_, limits_,
+                           [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
+                             return ImagePlan{1, 1, 1, 1, 1};
+                           },
+                           info});
+    grpc::ServerBuilder builder;
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    stub_ = v1::VisionService::NewStub(server_->InProcessChannel({}));
+  }
+
+  using Stream = grpc::ClientReaderWriter<v1::EncodeRequest, v1::EncodeResponse>;
+
+  static v1::EncodeRequest Offer(const std::string& bytes, const std::string& tenant = "") {
+    v1::EncodeRequest request;
+    v1::EncodeOffer& offer = *request.mutable_offer();
+    offer.set_tenant(tenant);
+    const base::Sha256Digest digest = base::Sha256Of(bytes);
+    offer.set_digest(std::string(digest.begin(), digest.end()));
+    offer.set_size_bytes(bytes.size());
+    return request;
+  }
+
+  // The whole call with these messages; chunks go once they are asked for.
+  Call Run(const v1::EncodeRequest& offer, const std::vector<std::string>& chunks) {
+    grpc::ClientContext context;
+    const auto stream = stub_->Encode(&context);
+    stream->Write(offer);
+    Call call;
+    v1::EncodeResponse response;
+    while (stream->Read(&response)) {
+      if (response.has_need_bytes()) {
+        call.need_bytes = true;
+        for (const std::string& chunk : chunks) {
+          v1::EncodeRequest request;
+          request.set_chunk(chunk);
+          stream->Write(request);
+        }
+        stream->WritesDone();
+      }
+      if (response.has_plan()) call.plan = response.plan();
+      if (response.has_ready()) call.ready = response.ready();
+    }
+    call.status = rpc::FromGrpc(stream->Finish());
+    return call;
+  }
+  Call Run(const std::string& bytes, const std::string& tenant = "") {
+    return Run(Offer(bytes, tenant), {bytes.substr(0, 10), bytes.substr(10)});
+  }
+
+  FakeClock clock_;
+  FakeTower tower_;
+  FakeStore store_;
+  PrepareSteps steps_;
+  PipelineOptions options_;
+  RowIdentity identity_;
+  QualityGate gate_;
+  ImageLimits limits_;
+  std::unique_ptr<EncodePipeline> pipeline_;
+  std::unique_ptr<WorkerPool> lookups_;
+  std::unique_ptr<VisionService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::VisionService::Stub> stub_;
+};
+
+TEST_F(VisionServiceTest, ANewPictureIsAskedForPlannedAndComputed) {
+  Start();
+  const Call call = Run(Bmp(3, 'a'));
+  ASSERT_TRUE(call.status.ok()) << call.status;
+  EXPECT_TRUE(call.need_bytes);
+  ASSERT_TRUE(call.plan && call.ready);
+  EXPECT_EQ(call.plan->ref().rows(), 1u);
+  EXPECT_FALSE(call.plan->ref().has_quality());
+  EXPECT_EQ(call.ready->cache(), v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(call.ready->ref().key(), call.plan->ref().key());
+  EXPECT_THAT(call.ready->ref().key(), SizeIs(32));
+  EXPECT_EQ(call.ready->ref().width(), 2u);
+  EXPECT_EQ(call.ready->ref().quality().scores().at("sharpness"), 1000);
+  ASSERT_THAT(store_.records(), SizeIs(1));
+  EXPECT_EQ(std::string(store_.records()[0]->key.bytes()), call.ready->ref().key());
+}
+
+TEST_F(VisionServiceTest, AKnownPictureIsReadyAtOnceForItsTenantOnly) {
+  Start();
+  ASSERT_TRUE(Run(Bmp(3, 'a'), "t").status.ok());
+  const Call again = Run(Bmp(3, 'a'), "t");
+  ASSERT_TRUE(again.ready);
+  EXPECT_FALSE(again.need_bytes);
+  EXPECT_EQ(again.ready->cache(), v1::CACHE_TIER_LOCAL);
+  EXPECT_EQ(again.ready->ref().rows(), 1u);
+  EXPECT_EQ(again.ready->ref().quality().scores().at("sharpness"), 1000);
+  const Call other = Run(Bmp(3, 'a'), "u");
+  EXPECT_TRUE(other.need_bytes);
+  EXPECT_EQ(tower_.batches().size(), 2u);
+}
+
+TEST_F(VisionServiceTest, OtherBytesThanOfferedAreRefusedAndNotKept) {
+  Start();
+  const Call call = Run(Offer(Bmp(3, 'a')), {Bmp(3, 'b')});
+  EXPECT_EQ(call.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::ReasonOf(call.status), "DIGEST_MISMATCH");
+  EXPECT_THAT(store_.records(), IsEmpty());
+  EXPECT_TRUE(Run(Bmp(3, 'a')).status.ok());
+}
+
+TEST_F(VisionServiceTest, MoreOrFewerBytesThanOfferedAreRefused) {
+  Start();
+  const std::string bmp = Bmp(3, 'a');
+  EXPECT_EQ(base::ReasonOf(Run(Offer(bmp), {bmp + "x"}).status), "SIZE_MISMATCH");
+  EXPECT_EQ(base::ReasonOf(Run(Offer(bmp), {bmp.substr(1)}).status), "SIZE_MISMATCH");
+  EXPECT_EQ(base::ReasonOf(Run(Offer(bmp), {}).status), "SIZE_MISMATCH");
+}
+
+TEST_F(VisionServiceTest, BadOffersAreRefused) {
+  limits_.max_bytes = 100;
+  Start();
+  v1::EncodeRequest offer = Offer("picture");
+  offer.mutable_offer()->set_digest("short");
+  EXPECT_EQ(base::ReasonOf(Run(offer, {}).status), "OFFER_INVALID");
+  v1::EncodeRequest chunk;
+  chunk.set_chunk("x");
+  EXPECT_EQ(base::ReasonOf(Run(chunk, {}).status), "OFFER_INVALID");
+  EXPECT_EQ(base::ReasonOf(Run(v1::EncodeRequest(), {}).status), "OFFER_INVALID");
+  EXPECT_EQ(base::ReasonOf(Run(Offer(""), {}).status), "IMAGE_EMPTY");
+  EXPECT_EQ(base::ReasonOf(Run(Offer(std::string(101, 'x')), {}).status), "IMAGE_TOO_LARGE");
+}
+
+TEST_F(VisionServiceTest, ATruncatedPictureIsNotCachedAndTheNextRequestWorks) {
+  Start();
+  const std::string good = Bmp(100, 'a');
+  for (int i = 0; i < 2; ++i) {
+    const Call cut = Run(good.substr(0, good.size() / 2));
+    EXPECT_EQ(cut.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(base::ReasonOf(cut.status), "IMAGE_CORRUPT");
+    EXPECT_FALSE(cut.ready);
+  }
+  EXPECT_EQ(base::ReasonOf(Run("no picture at all").status), "IMAGE_FORMAT");
+  EXPECT_THAT(store_.records(), IsEmpty());
+  EXPECT_TRUE(Run(good).ready);
+}
+
+TEST_F(VisionServiceTest, AHugePictureIsRefusedFromItsHeader) {
+  steps_.decode = [](absl::string_view) -> absl::StatusOr<RgbImage> {
+    ADD_FAILURE() << "decoded";
+    return RgbImage();
+  };
+  Start();
+  for (const char* name : {"png_bomb_12000x12000.png", "jpeg_claims_64250x64250.jpg"}) {
+    const std::string bytes =
+        base::ReadFile(absl::StrCat("tests/goldens/images_bad/", name)).value();
+    const Call call = Run(bytes);
+    EXPECT_EQ(call.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(base::ReasonOf(call.status), "IMAGE_TOO_LARGE") << call.status;
+    EXPECT_FALSE(call.plan);
+    EXPECT_LT(call.status.message().size(), 1000u);
+  }
+}
+
+TEST_F(VisionServiceTest, TheGateRefusesNewAndKnownPicturesByTodaysThresholds) {
+  Start();
+  ASSERT_TRUE(Run(Bmp(3, 1)).ready);  // black, and nobody judges
+  EXPECT_EQ(Run(Bmp(3, 1)).ready->ref().quality().verdict(), v1::QUALITY_VERDICT_UNSPECIFIED);
+  server_->Shutdown();
+  gate_ = QualityGate(true, {});
+  Start();
+  for (const char colour : {1, 2}) {  // known, new
+    const Call call = Run(Bmp(3, colour));
+    EXPECT_EQ(call.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(base::ReasonOf(call.status), "IMAGE_QUALITY");
+    EXPECT_THAT(std::string(call.status.message()), HasSubstr("dark"));
+    EXPECT_EQ(call.need_bytes, colour == 2);
+  }
+  EXPECT_THAT(store_.records(), SizeIs(1));
+  EXPECT_EQ(Run(Bmp(3, 100)).ready->ref().quality().verdict(), v1::QUALITY_VERDICT_PASS);
+}
+
+TEST_F(VisionServiceTest, ACallerThatLeavesDropsItsWaiterAndTheOtherIsAnswered) {
+  Gate gate;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    gate.Pass();
+    return decode(bytes);
+  };
+  options_.prepare_threads = 1;
+  Start();
+  const auto begin = [this](const std::string& bytes, grpc::ClientContext& context) {
+    auto stream = stub_->Encode(&context);
+    stream->Write(Offer(bytes));
+    v1::EncodeResponse response;
+    EXPECT_TRUE(stream->Read(&response) && response.has_need_bytes());
+    v1::EncodeRequest chunk;
+    chunk.set_chunk(bytes);
+    stream->Write(chunk);
+    EXPECT_TRUE(stream->Read(&response) && response.has_plan());
+    return stream;
+  };
+  grpc::ClientContext stays_context, leaves_context, alone_context;
+  const auto stays = begin(Bmp(3, 'a'), stays_context);
+  gate.AwaitArrivals(1);
+  const auto leaves = begin(Bmp(3, 'a'), leaves_context);
+  const auto alone = begin(Bmp(3, 'b'), alone_context);
+  leaves_context.TryCancel();
+  alone_context.TryCancel();
+  EXPECT_EQ(leaves->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(alone->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  gate.Open();
+  v1::EncodeResponse response;
+  EXPECT_TRUE(stays->Read(&response) && response.has_ready());
+  EXPECT_TRUE(stays->Finish().ok());
+  server_->Shutdown();
+  EXPECT_TRUE(pipeline_->Drain(absl::InfiniteFuture()));
+}
+
+TEST_F(VisionServiceTest, AFullQueueIsResourceExhaustedWithRetryInfo) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  options_.max_pending_images = 1;
+  Start();
+  std::thread first([this] { EXPECT_TRUE(Run(Bmp(3, 'a')).status.ok()); });
+  gate.AwaitArrivals(1);
+  const Call second = Run(Bmp(3, 'b'));
+  EXPECT_EQ(second.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::ReasonOf(second.status), "QUEUE_FULL");
+  EXPECT_TRUE(base::RetryOf(second.status).has_value());
+  gate.Open();
+  first.join();
+  EXPECT_TRUE(Run(Bmp(3, 'b')).status.ok());
+}
+
+TEST_F(VisionServiceTest, ADelayInEachStageAppearsInExactlyItsField) {
+  using Seconds = google::protobuf::util::MessageDifferencer;
+  const auto decode = steps_.decode;
+  const auto preprocess = steps_.preprocess;
+  absl::Duration decode_takes, preprocess_takes, encode_takes;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    clock_.Advance(decode_takes);
+    return decode(bytes);
+  };
+  steps_.preprocess = [&, preprocess](const RgbImage& image) {
+    clock_.Advance(preprocess_takes);
+    return preprocess(image);
+  };
+  tower_.hook = [&] { clock_.Advance(encode_takes); };
+  store_.clock = &clock_;
+  Start();
+  char colour = 'a';
+  const auto expect = [&](absl::Duration& delay, void (v1::StageSeconds::*set)(double),
+                          double expected) {
+    delay = absl::Seconds(2);
+    const Call call = Run(Bmp(3, colour++));
+    delay = absl::ZeroDuration();
+    v1::StageSeconds seconds;
+    (seconds.*set)(expected);
+    ASSERT_TRUE(call.ready);
+    EXPECT_TRUE(Seconds::Equals(call.ready->stages(), seconds))
+        << call.ready->stages().DebugString();
+  };
+  expect(decode_takes, &v1::StageSeconds::set_image_decode_seconds, 2);
+  expect(preprocess_takes, &v1::StageSeconds::set_preprocess_seconds, 2);
+  expect(encode_takes, &v1::StageSeconds::set_encode_seconds, 2);
+  expect(store_.put_takes, &v1::StageSeconds::set_store_seconds, 2);
+  // A new picture is looked up twice: at the offer, and before the work begins.
+  expect(store_.get_takes, &v1::StageSeconds::set_fetch_seconds, 4);
+}
+
+TEST_F(VisionServiceTest, GetInfoTellsTheFingerprintThatRefsCarry) {
+  Start();
+  grpc::ClientContext context;
+  v1::VisionServiceGetInfoResponse info;
+  ASSERT_TRUE(stub_->GetInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.rows_per_image(), 1u);
+  EXPECT_EQ(info.device(), "fake");
+  EXPECT_THAT(info.vision_fingerprint(), SizeIs(64));
+  EXPECT_EQ(Run(Bmp(3, 'a')).ready->ref().vision_fingerprint(), info.vision_fingerprint());
+}
+
+}  // namespace
+}  // namespace tessera::vision
