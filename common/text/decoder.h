@@ -13,6 +13,8 @@
 // Replace (of strings) or Metaspace, ByteFallback, Fuse, Strip (at the start).
 namespace tessera::text {
 
+class Fields;
+
 // What one token adds to the text: bytes that may be parts of characters.
 struct TokenBytes {
   std::string bytes;
@@ -33,9 +35,9 @@ class Decoder {
  private:
   Decoder() = default;
   absl::Status AddStep(const base::Json& json, absl::string_view path);
-  absl::Status AddReplace(const class Fields& fields);
-  absl::Status AddMetaspace(const class Fields& fields);
-  absl::Status AddStrip(const class Fields& fields);
+  absl::Status AddReplace(const Fields& fields);
+  absl::Status AddMetaspace(const Fields& fields);
+  absl::Status AddStrip(const Fields& fields);
 
   int stage_ = 0;  // while reading: the order above
   bool byte_level_ = false;

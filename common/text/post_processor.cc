@@ -24,10 +24,10 @@ absl::Status AddIds(const Fields& specials, const std::string& name, std::vector
 
 absl::StatusOr<PostProcessor> ParseTemplate(const Fields& fields) {
   ASSIGN_OR_RETURN(const base::Json* pieces, fields.Array("single"));
-  static const base::Json kNone = base::Json::object();
+  const base::Json none = base::Json::object();
   const base::Json* table = fields.Find("special_tokens");
   ASSIGN_OR_RETURN(const Fields specials,
-                   Fields::Of(table == nullptr ? kNone : *table, fields.PathOf("special_tokens")));
+                   Fields::Of(table == nullptr ? none : *table, fields.PathOf("special_tokens")));
   PostProcessor out;
   int sequences = 0;
   for (size_t i = 0; i < pieces->size(); ++i) {

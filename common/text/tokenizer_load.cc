@@ -129,6 +129,14 @@ bool HasFile(const std::filesystem::path& path) {
   return std::filesystem::exists(path, error);
 }
 
+absl::StatusOr<base::Json> ReadFile(const std::filesystem::path& path) {
+  auto json = base::ReadJsonFile(path.string());
+  if (absl::IsInvalidArgument(json.status())) {
+    return base::WithReason(json.status(), "BAD_TOKENIZER");
+  }
+  return json;
+}
+
 // No tokenizer.json: says what is there instead.
 absl::Status MissingFile(const std::filesystem::path& dir) {
   std::error_code error;
@@ -186,16 +194,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(absl::string_view
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& model_dir) {
   const std::filesystem::path dir(model_dir);
-  const std::string path = (dir / "tokenizer.json").string();
-  const std::string config_path = (dir / "tokenizer_config.json").string();
+  const std::filesystem::path path = dir / "tokenizer.json";
+  const std::filesystem::path config_path = dir / "tokenizer_config.json";
   if (!HasFile(path)) return MissingFile(dir);
-  ASSIGN_OR_RETURN(const base::Json json, base::ReadJsonFile(path));
+  ASSIGN_OR_RETURN(const base::Json json, ReadFile(path));
   base::Json config;
   if (HasFile(config_path)) {
-    ASSIGN_OR_RETURN(config, base::ReadJsonFile(config_path));
+    ASSIGN_OR_RETURN(config, ReadFile(config_path));
   }
   auto tokenizer = FromParsed(json, config.is_null() ? nullptr : &config);
-  if (!tokenizer.ok()) return base::Annotate(tokenizer.status(), path);
+  if (!tokenizer.ok()) return base::Annotate(tokenizer.status(), path.string());
   return tokenizer;
 }
 
