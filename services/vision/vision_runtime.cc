@@ -1,6 +1,6 @@
 #include "services/vision/vision_runtime.h"
 
-#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -56,15 +56,27 @@ PrepareSteps MakeSteps(const ImageLimits& limits, const PreprocessConfig& config
   return steps;
 }
 
-// Names that a published checkpoint holds and LLaVA does not use are no news: they are listed once.
+// "a.layers.5.x", "a.layers.5.y", "b" become "a.layers.5.* (2)", "b": a line must hold the list.
+std::vector<std::string> GroupLayers(const std::vector<std::string>& names) {
+  constexpr absl::string_view kLayers = ".layers.";
+  std::map<std::string, int> groups;
+  for (const std::string& name : names) {
+    const size_t at = name.find(kLayers.data());
+    const size_t end = at == std::string::npos ? at : name.find('.', at + kLayers.size());
+    ++groups[end == std::string::npos ? name : absl::StrCat(name.substr(0, end), ".*")];
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, count] : groups) {
+    lines.push_back(count == 1 ? name : absl::StrCat(name, " (", count, ")"));
+  }
+  return lines;
+}
+
 void LogUnused(const std::vector<std::string>& names) {
   if (names.empty()) return;
-  constexpr size_t kShown = 8;
-  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size()));
-  base::Log(
-      base::LogLevel::kInfo,
-      absl::StrCat("vision: ", names.size(), " tensors of tower and connector are not used: ",
-                   absl::StrJoin(names.begin(), end, ", "), names.size() > kShown ? ", ..." : ""));
+  base::Log(base::LogLevel::kInfo,
+            absl::StrCat("vision: tensors that this model's config does not ask for: ",
+                         absl::StrJoin(GroupLayers(names), ", ")));
 }
 
 }  // namespace
