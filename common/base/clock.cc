@@ -11,7 +11,8 @@ class SystemClock final : public Clock {
   absl::Time Now() const override {
     return start_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_start_);
   }
-  void WaitUntil(CondVar& cond, Mutex& mutex, absl::Time deadline) override {
+  void WaitUntil(CondVar& cond, Mutex& mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const absl::Duration left = deadline - Now();
     if (left > absl::ZeroDuration()) cond.WaitFor(mutex, left);
   }
