@@ -20,8 +20,8 @@
 namespace tessera::vision {
 namespace {
 
-constexpr int kMaxScans =
-    100;  // a progressive file has about ten; each costs a pass over all blocks
+// A progressive file has about ten; each costs a pass over all blocks.
+constexpr int kMaxScans = 100;
 constexpr size_t kSlackBytes = size_t{16} << 20;  // the library's own tables and rows
 constexpr unsigned kExifMarkerBytes = 0xFFFF;
 
@@ -33,6 +33,7 @@ struct JpegReader {
   char message[JMSG_LENGTH_MAX];
   int first_corruption;  // a warning that means lost pixels; 0 when there was none
   bool no_end_marker;
+  const char* missing;  // null when every part came
 };
 
 JpegReader* ReaderOf(j_common_ptr cinfo) { return reinterpret_cast<JpegReader*>(cinfo); }
@@ -94,6 +95,20 @@ bool TryReadHeader(JpegReader* reader, const unsigned char* data, unsigned long 
   return true;
 }
 
+// A file may end without its end marker, but not before the last block: with several scans, all
+// read before the first row comes out, the library notices neither a component that never came nor
+// bits that never came. To be called before jpeg_finish_decompress, which frees what is looked at.
+void NoteMissingParts(JpegReader* reader) {
+  const jpeg_decompress_struct& cinfo = reader->cinfo;
+  for (int i = 0; i < cinfo.num_components; ++i) {
+    if (cinfo.comp_info[i].quant_table == nullptr) reader->missing = "a colour component";
+    if (!reader->no_end_marker || cinfo.coef_bits == nullptr) continue;
+    for (int k = 0; k < DCTSIZE2; ++k) {
+      if (cinfo.coef_bits[i][k] != 0) reader->missing = "its last scans";
+    }
+  }
+}
+
 // Decodes to `rows` of row_bytes each, then reads on to the end marker.
 bool TryDecode(JpegReader* reader, J_COLOR_SPACE space, uint8_t* rows, size_t row_bytes) {
   if (setjmp(reader->jump)) return false;
@@ -106,6 +121,7 @@ bool TryDecode(JpegReader* reader, J_COLOR_SPACE space, uint8_t* rows, size_t ro
     JSAMPROW row = rows + cinfo->output_scanline * row_bytes;
     jpeg_read_scanlines(cinfo, &row, 1);
   }
+  NoteMissingParts(reader);
   jpeg_finish_decompress(cinfo);
   return true;
 }
@@ -132,6 +148,7 @@ bool TryDecodeCmyk(JpegReader* reader, uint8_t* cmyk_row, uint8_t* rgb, size_t r
       }
     }
   }
+  NoteMissingParts(reader);
   jpeg_finish_decompress(cinfo);
   return true;
 }
@@ -155,23 +172,6 @@ size_t EstimateBytes(jpeg_decompress_struct* cinfo, const ImageHeader& header) {
     }
   }
   return BytesForPixels(header, bytes_per_pixel);
-}
-
-// A file may end without its end marker, but not before the last block: with several scans the
-// library notices neither a component that never came nor bits that never came.
-absl::Status CheckComplete(const JpegReader& reader) {
-  if (reader.first_corruption != 0) return CorruptImage("jpeg", reader.message);
-  const jpeg_decompress_struct& cinfo = reader.cinfo;
-  for (int i = 0; i < cinfo.num_components; ++i) {
-    if (cinfo.comp_info[i].quant_table == nullptr) {
-      return CorruptImage("jpeg", "a colour component is missing");
-    }
-    if (!reader.no_end_marker || cinfo.coef_bits == nullptr) continue;
-    for (int k = 0; k < DCTSIZE2; ++k) {
-      if (cinfo.coef_bits[i][k] != 0) return CorruptImage("jpeg", "it ends before its last scan");
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Open(Jpeg& jpeg, absl::string_view bytes, bool keep_exif) {
@@ -218,7 +218,10 @@ absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes, const ImageHeader& 
     decoded = TryDecode(jpeg.get(), JCS_RGB, image.rgb.data(), row_bytes);
   }
   if (!decoded) return jpeg.Failure();
-  RETURN_IF_ERROR(CheckComplete(*jpeg.get()));
+  if (jpeg.get()->first_corruption != 0) return jpeg.Failure();
+  if (jpeg.get()->missing != nullptr) {
+    return CorruptImage("jpeg", absl::StrCat(jpeg.get()->missing, " never came"));
+  }
   return image;
 }
 

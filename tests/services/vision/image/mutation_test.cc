@@ -14,9 +14,11 @@ namespace {
 
 constexpr size_t kMostFileBytes = 8192;
 constexpr int kMutationsPerFile = 150;
-// Far below what a broken size may claim; far above SmallLimits, since a sanitizer keeps freed
-// memory for a while.
-constexpr int64_t kMostGrowth = int64_t{400} << 20;
+#ifdef TESSERA_SANITIZED
+constexpr int64_t kMostGrowth = int64_t{1} << 30;  // freed memory is kept back for a while
+#else
+constexpr int64_t kMostGrowth = int64_t{48} << 20;
+#endif
 
 ImageLimits SmallLimits() {
   ImageLimits limits;
