@@ -3,78 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
 #include <limits>
 #include <numeric>
 
-#include "common/base/digest.h"
 #include "common/base/error.h"
-#include "tests/services/vision/encoder/fakes.h"
+#include "tests/services/vision/encoder/pipeline_fixture.h"
 
 namespace tessera::vision {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::FakeClock;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-using Answer = std::future<absl::StatusOr<Encoded>>;
-
-// The "picture" is text: its first character becomes the pixels, its length the height.
-class EncodePipelineTest : public ::testing::Test {
- protected:
-  EncodePipelineTest() {
-    steps_.decode = [](absl::string_view bytes) -> absl::StatusOr<RgbImage> {
-      if (bytes == "broken") {
-        return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_CORRUPT", "cut");
-      }
-      return RgbImage{1, static_cast<int>(bytes.size()), {static_cast<uint8_t>(bytes[0])}};
-    };
-    steps_.preprocess = [](const RgbImage& image) -> absl::StatusOr<Prepared> {
-      Prepared prepared;
-      prepared.height = image.height;
-      prepared.width = 1;
-      prepared.pixel_values.assign(static_cast<size_t>(3 * image.height), image.rgb[0]);
-      prepared.scores = {{"sharpness", 7}};
-      return prepared;
-    };
-    options_.prepare_threads = 1;
-  }
-
-  void Start() {
-    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_, tower_, store_, clock_);
-  }
-
-  // The future of its answer; the status of Submit through `admitted`.
-  Answer Submit(const std::string& bytes, EncodePipeline::WaiterId* id = nullptr,
-                absl::Status* admitted = nullptr) {
-    auto promise = std::make_shared<std::promise<absl::StatusOr<Encoded>>>();
-    Answer answer = promise->get_future();
-    EncodeTask task;
-    task.key = store::EmbeddingKey(base::Sha256Of(bytes));
-    task.bytes = bytes;
-    task.decode_bytes = 10;
-    task.grid_height = task.grid_width = 1;
-    task.done = [promise](absl::StatusOr<Encoded> encoded) { promise->set_value(encoded); };
-    const EncodePipeline::WaiterId waiter = pipeline_->NewWaiter();
-    if (id != nullptr) *id = waiter;
-    const absl::Status status = pipeline_->Submit(waiter, std::move(task));
-    if (admitted != nullptr) {
-      *admitted = status;
-    } else {
-      EXPECT_TRUE(status.ok()) << status;
-    }
-    return answer;
-  }
-
-  FakeClock clock_;
-  FakeTower tower_;
-  FakeStore store_;
-  PrepareSteps steps_;
-  PipelineOptions options_;
-  std::unique_ptr<EncodePipeline> pipeline_;
-};
 
 TEST_F(EncodePipelineTest, APictureBecomesARecordWithItsScores) {
   options_.record_dtype = DType::kF32;
@@ -344,83 +284,6 @@ TEST_F(EncodePipelineTest, WaitersLeftAtTheEndAreTold) {
   EXPECT_EQ(second.get().status().code(), absl::StatusCode::kUnavailable);
   gate.Open();
   end.join();
-}
-
-// --- stage times: a delay planted in one stage appears in exactly its field ---
-
-class StageTimesTest : public EncodePipelineTest {
- protected:
-  void ExpectOnly(const StageTimes& times, Stage stage, absl::Duration expected) {
-    for (const Stage any : {Stage::kQueue, Stage::kFetch, Stage::kImageDecode, Stage::kPreprocess,
-                            Stage::kEncode, Stage::kStore}) {
-      EXPECT_EQ(times[any], any == stage ? expected : absl::ZeroDuration())
-          << static_cast<int>(any);
-    }
-  }
-};
-
-TEST_F(StageTimesTest, ImageDecode) {
-  const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
-    clock_.Advance(absl::Seconds(3));
-    return decode(bytes);
-  };
-  Start();
-  ExpectOnly(Submit("ab").get()->stages, Stage::kImageDecode, absl::Seconds(3));
-  EXPECT_EQ(store_.last_cost(), absl::Seconds(3));
-}
-
-TEST_F(StageTimesTest, Preprocess) {
-  const auto preprocess = steps_.preprocess;
-  steps_.preprocess = [&, preprocess](const RgbImage& image) {
-    clock_.Advance(absl::Seconds(4));
-    return preprocess(image);
-  };
-  Start();
-  ExpectOnly(Submit("ab").get()->stages, Stage::kPreprocess, absl::Seconds(4));
-}
-
-TEST_F(StageTimesTest, Encode) {
-  tower_.hook = [&] { clock_.Advance(absl::Seconds(5)); };
-  Start();
-  ExpectOnly(Submit("ab").get()->stages, Stage::kEncode, absl::Seconds(5));
-}
-
-TEST_F(StageTimesTest, StoreAndFetch) {
-  store_.clock = &clock_;
-  store_.put_takes = absl::Seconds(6);
-  Start();
-  ExpectOnly(Submit("ab").get()->stages, Stage::kStore, absl::Seconds(6));
-  pipeline_.reset();
-  store_.get_takes = absl::Seconds(2);
-  Start();
-  const auto found = Submit("ab").get();
-  EXPECT_TRUE(found->existed);
-  ExpectOnly(found->stages, Stage::kFetch, absl::Seconds(2));
-}
-
-TEST_F(StageTimesTest, QueueAndWhatALateJoinerSaw) {
-  Gate gate;
-  tower_.hook = [&] { gate.Pass(); };
-  Gate third_is_decoded;
-  const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
-    if (bytes == "ccc") third_is_decoded.Open();
-    return decode(bytes);
-  };
-  Start();
-  Answer first = Submit("a");
-  gate.AwaitArrivals(1);
-  Answer second = Submit("bb"), third = Submit("ccc");
-  third_is_decoded.Pass();  // so the only prepare thread has handed "bb" to the busy tower
-  clock_.Advance(absl::Seconds(7));
-  Answer joiner = Submit("a");
-  clock_.Advance(absl::Seconds(1));
-  gate.Open();
-  ExpectOnly(first.get()->stages, Stage::kEncode, absl::Seconds(8));
-  ExpectOnly(joiner.get()->stages, Stage::kEncode, absl::Seconds(1));
-  ExpectOnly(second.get()->stages, Stage::kQueue, absl::Seconds(8));
-  EXPECT_TRUE(third.get().ok());
 }
 
 }  // namespace
