@@ -1,6 +1,5 @@
 #include "tools/bench_kernel.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -13,7 +12,6 @@
 #include "common/base/status_macros.h"
 #include "kernels/cpu/rates.h"
 #include "kernels/create.h"
-#include "kernels/host_memory.h"
 
 namespace tessera::tools {
 namespace {
@@ -278,41 +276,24 @@ struct Test {
   std::function<absl::Status()> run = nullptr;
 };
 
-// Rates of the machine, measured several times over the run.
-class Machine {
- public:
-  explicit Machine(base::ComputePool& pool) : pool_(pool) {}
-
-  absl::Status Allocate() {  // in huge pages, as weights are
-    ASSIGN_OR_RETURN(memory_, kernels::HostBlock::Create({size_t{1} << 30},
-                                                         kernels::MemoryKind::kWeights, ledger_));
-    std::fill_n(memory_.data(), memory_.bytes(), std::byte{1});
-    return absl::OkStatus();
-  }
-  void Measure() {
-    flops_.push_back(kernels::cpu::MeasureFlopsPerSecond(pool_, 0.25));
-    bytes_.push_back(kernels::cpu::MeasureBytesPerSecond(pool_, {memory_.data(), memory_.bytes()}));
-  }
-  Measured flops() const { return Summarize(flops_); }
-  Measured bytes() const { return Summarize(bytes_); }
-
- private:
-  base::ComputePool& pool_;
-  kernels::MemoryLedger ledger_;
-  kernels::HostBlock memory_;
-  std::vector<double> flops_, bytes_;
+// Every repetition of one test: its rate, and what the machine could do just before it (what else
+// runs on it slows both alike).
+struct Row {
+  std::vector<double> rates, flops, bytes;
 };
 
-absl::StatusOr<Measured> Time(const Test& test, int repetitions) {
+absl::StatusOr<Row> Time(const Test& test, int repetitions, kernels::cpu::Rates& machine) {
   RETURN_IF_ERROR(test.run());  // warm
-  std::vector<double> rates;
+  Row row;
   for (int i = 0; i < repetitions; ++i) {
+    row.flops.push_back(machine.FlopsPerSecond());
+    row.bytes.push_back(machine.BytesPerSecond());
     const auto start = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(test.run());
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    rates.push_back(test.units / elapsed.count());
+    row.rates.push_back(test.units / elapsed.count());
   }
-  return Summarize(rates);
+  return row;
 }
 
 std::vector<Test> Tests(Llama& llama, Tower& tower) {
@@ -346,23 +327,47 @@ std::vector<Test> Tests(Llama& llama, Tower& tower) {
   return {prefill, generate(1), generate(8), encode};
 }
 
-void PrintRow(const Test& test, const Measured& rate, const Machine& machine, std::ostream& out) {
+void PrintRow(const Test& test, const Row& row, std::ostream& out) {
+  const Measured rate = Summarize(row.rates);
   const double flops = rate.mean / test.units * test.flops;
   const double bytes = rate.mean / test.units * test.bytes;
-  const std::string traffic = test.bytes == 0 ? absl::StrFormat("%7s | %5s", "", "")
-                                              : absl::StrFormat("%7.1f | %4.0f%%", bytes / 1e9,
-                                                                100 * bytes / machine.bytes().mean);
+  std::string traffic = absl::StrFormat("%7s | %5s", "", "");
+  if (test.bytes > 0) {
+    traffic =
+        absl::StrFormat("%7.1f | %4.0f%%", bytes / 1e9, 100 * bytes / Summarize(row.bytes).mean);
+  }
   out << absl::StrFormat("| %-15s | %-8s | %9.2f ± %6.2f %-5s | %8.1f | %4.0f%% | %s |\n",
                          test.model, test.name, rate.mean, rate.deviation, test.unit, flops / 1e9,
-                         100 * flops / machine.flops().mean, traffic);
+                         100 * flops / Summarize(row.flops).mean, traffic);
+}
+
+void PrintTable(const std::string& backend, const std::vector<Test>& tests,
+                const std::vector<Row>& rows, std::ostream& out) {
+  Row all;
+  for (const Row& row : rows) {
+    all.flops.insert(all.flops.end(), row.flops.begin(), row.flops.end());
+    all.bytes.insert(all.bytes.end(), row.bytes.begin(), row.bytes.end());
+  }
+  const Measured flops = Summarize(all.flops), bytes = Summarize(all.bytes);
+  out << absl::StrFormat(
+      "%s\nmachine: %.1f ± %.1f GFLOP/s (fused f32 products in registers), %.1f ± %.1f GB/s "
+      "(reading 1 GiB); shares are of what it did just before each repetition\n\n",
+      backend, flops.mean / 1e9, flops.deviation / 1e9, bytes.mean / 1e9, bytes.deviation / 1e9);
+  out << "| model           | test     |                     rate | GFLOP/s  | share |    GB/s | "
+         "share |\n"
+         "| --------------- | -------- | -----------------------: | -------: | ----: | ------: | "
+         "----: |\n";
+  for (size_t i = 0; i < tests.size(); ++i) PrintRow(tests[i], rows[i], out);
 }
 
 }  // namespace
 
 absl::Status RunKernelBench(const KernelBenchOptions& options, std::ostream& out) {
-  if (options.threads < 0 || options.repetitions < 1) {
-    return base::BadField("threads", "BAD_OPTION",
-                          "threads must be 0 or more and repetitions 1 or more");
+  if (options.threads < 0 || options.threads > 1024) {
+    return base::BadField("threads", "BAD_OPTION", "threads must be from 0 to 1024");
+  }
+  if (options.repetitions < 1) {
+    return base::BadField("repetitions", "BAD_OPTION", "repetitions must be 1 or more");
   }
   const int threads = options.threads == 0 ? base::ComputePool::AvailableCpus() : options.threads;
   base::ComputePool pool(threads);
@@ -371,26 +376,14 @@ absl::Status RunKernelBench(const KernelBenchOptions& options, std::ostream& out
   auto tower = std::make_unique<Tower>(*backend);
   RETURN_IF_ERROR(llama->Load());
   RETURN_IF_ERROR(tower->Load());
-  Machine machine(pool);
-  RETURN_IF_ERROR(machine.Allocate());
-  machine.Measure();
+  ASSIGN_OR_RETURN(std::unique_ptr<kernels::cpu::Rates> machine, kernels::cpu::Rates::Create(pool));
   const std::vector<Test> tests = Tests(*llama, *tower);
-  std::vector<Measured> rates;
+  std::vector<Row> rows;
   for (const Test& test : tests) {
-    ASSIGN_OR_RETURN(Measured rate, Time(test, options.repetitions));
-    rates.push_back(rate);
-    machine.Measure();
+    ASSIGN_OR_RETURN(Row row, Time(test, options.repetitions, *machine));
+    rows.push_back(std::move(row));
   }
-  out << absl::StrFormat(
-      "%s; measured: %.1f ± %.1f GFLOP/s (fused f32 products in registers), %.1f ± %.1f GB/s "
-      "(reading 1 GiB)\n",
-      backend->name(), machine.flops().mean / 1e9, machine.flops().deviation / 1e9,
-      machine.bytes().mean / 1e9, machine.bytes().deviation / 1e9);
-  out << "| model           | test     |                     rate | GFLOP/s  | share |    GB/s | "
-         "share |\n"
-         "| --------------- | -------- | -----------------------: | -------: | ----: | ------: | "
-         "----: |\n";
-  for (size_t i = 0; i < tests.size(); ++i) PrintRow(tests[i], rates[i], machine, out);
+  PrintTable(backend->name(), tests, rows, out);
   return absl::OkStatus();
 }
 

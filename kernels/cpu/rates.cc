@@ -1,8 +1,11 @@
 #include "kernels/cpu/rates.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
+#include "absl/memory/memory.h"
+#include "common/base/status_macros.h"
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -82,14 +85,23 @@ double SecondsSince(Clock::time_point start) {
 
 }  // namespace
 
-double MeasureFlopsPerSecond(base::ComputePool& pool, double seconds) {
+absl::StatusOr<std::unique_ptr<Rates>> Rates::Create(base::ComputePool& pool) {
+  auto rates = absl::WrapUnique(new Rates(pool));
+  ASSIGN_OR_RETURN(rates->memory_,
+                   HostBlock::Create({size_t{1} << 30}, MemoryKind::kWeights, rates->ledger_));
+  std::fill_n(rates->memory_.data(), rates->memory_.bytes(), std::byte{1});
+  return rates;
+}
+
+double Rates::FlopsPerSecond() {
   constexpr int64_t kRounds = 1 << 18;
+  constexpr double kSeconds = 0.2;
   const auto run = HWY_DYNAMIC_DISPATCH(RunFma);
   std::atomic<int64_t> rounds{0};
   const Clock::time_point start = Clock::now();
-  pool.Run(pool.threads(), [&](int) {
+  pool_.Run(pool_.threads(), [&](int) {
     volatile float sink = 0;
-    while (SecondsSince(start) < seconds) {
+    while (SecondsSince(start) < kSeconds) {
       sink = run(kRounds);
       rounds.fetch_add(kRounds, std::memory_order_relaxed);
     }
@@ -99,14 +111,14 @@ double MeasureFlopsPerSecond(base::ComputePool& pool, double seconds) {
   return static_cast<double>(rounds.load()) * HWY_DYNAMIC_DISPATCH(FmaFlops)() / elapsed;
 }
 
-double MeasureBytesPerSecond(base::ComputePool& pool, absl::Span<const std::byte> memory) {
+double Rates::BytesPerSecond() {
   const auto sum = HWY_DYNAMIC_DISPATCH(SumStreams);
-  const int tasks = 4 * pool.threads();
-  const auto floats = static_cast<int64_t>(memory.size() / sizeof(float));
+  const int tasks = 4 * pool_.threads();
+  const auto floats = static_cast<int64_t>(memory_.bytes() / sizeof(float));
   const int64_t share = floats / tasks / (4 * kUnit) * (4 * kUnit);
-  const float* data = reinterpret_cast<const float*>(memory.data());
+  const float* data = memory_.as<float>();
   const Clock::time_point start = Clock::now();
-  pool.Run(tasks, [&](int task) {
+  pool_.Run(tasks, [&](int task) {
     volatile float sink = sum(data + task * share, share);
     (void)sink;
   });
