@@ -117,10 +117,10 @@ bool Engine::AwaitNone(absl::Time until) {
 
 // The engine's thread.
 void Engine::Run() {
-  std::vector<Message> messages;
+  std::vector<EngineMessage> messages;
   bool busy = false;
   while (queue_.Take(messages, busy ? absl::InfinitePast() : loop_.next_deadline())) {
-    for (Message& message : messages) loop_.Handle(std::move(message));
+    for (EngineMessage& message : messages) loop_.Handle(std::move(message));
     busy = loop_.Step();
   }
   loop_.EndAll(Draining());

@@ -32,7 +32,7 @@ class EngineLoop {
   // REQUIRES: no request is left (EndAll).
   ~EngineLoop();
 
-  void Handle(Message message);
+  void Handle(EngineMessage message);
   // Ends what is past its deadline, then computes one step and hands its tokens out. False when
   // there was nothing to compute.
   bool Step();

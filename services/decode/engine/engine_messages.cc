@@ -17,7 +17,7 @@ constexpr int kMostRowRounds = 3;
 
 }  // namespace
 
-void EngineLoop::Handle(Message message) {
+void EngineLoop::Handle(EngineMessage message) {
   std::visit([this](auto&& m) { On(std::move(m)); }, std::move(message));
 }
 

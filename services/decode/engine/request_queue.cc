@@ -4,7 +4,7 @@
 
 namespace tessera::decode {
 
-bool RequestQueue::Push(Message message) {
+bool RequestQueue::Push(EngineMessage message) {
   base::MutexLock lock(mutex_);
   if (closed_) return false;
   messages_.push_back(std::move(message));
@@ -12,7 +12,7 @@ bool RequestQueue::Push(Message message) {
   return true;
 }
 
-bool RequestQueue::Take(std::vector<Message>& out, absl::Time until) {
+bool RequestQueue::Take(std::vector<EngineMessage>& out, absl::Time until) {
   out.clear();
   base::MutexLock lock(mutex_);
   while (messages_.empty() && !closed_ && until != absl::InfinitePast() && clock_.Now() < until) {

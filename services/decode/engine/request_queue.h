@@ -30,7 +30,7 @@ struct RowsExist {
   SequenceId id = 0;
   std::vector<int32_t> pictures;
 };
-using Message = std::variant<NewRequest, CancelRequest, CancelAll, RowsExist, FetchResult>;
+using EngineMessage = std::variant<NewRequest, CancelRequest, CancelAll, RowsExist, FetchResult>;
 
 // The way into the engine. Any thread pushes, the engine's thread takes all at once. Bounded by its
 // users: the engine admits a bounded number of requests, and each has at most a few messages under
@@ -40,17 +40,17 @@ class RequestQueue {
   explicit RequestQueue(base::Clock& clock) : clock_(clock) {}
 
   // False, dropping `message`, once the queue is closed. Never waits.
-  bool Push(Message message);
+  bool Push(EngineMessage message);
   // Swaps what has come into `out` (emptied first); waits for a message, but not beyond `until`
   // (InfinitePast: not at all). False once the queue is closed and empty.
-  bool Take(std::vector<Message>& out, absl::Time until);
+  bool Take(std::vector<EngineMessage>& out, absl::Time until);
   void Close();
 
  private:
   base::Clock& clock_;
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<Message> messages_ ABSL_GUARDED_BY(mutex_);
+  std::vector<EngineMessage> messages_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,0 +1,246 @@
+#include "services/decode/engine/engine_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.h"
+#include "tests/services/decode/engine/allocation_count.h"
+#include "tests/services/decode/engine/fake_engine.h"
+#include "tests/support/fake_clock.h"
+
+namespace tessera::decode {
+namespace {
+
+using testing::AllocationCount;
+using testing::CollectingSink;
+using testing::ExpectedAnswer;
+using testing::FakeRecord;
+using testing::PictureRequest;
+using testing::SmallEngine;
+using testing::TextRequest;
+
+// The engine's thread by hand.
+class EngineLoopTest : public ::testing::Test {
+ protected:
+  ~EngineLoopTest() override {
+    if (loop_ != nullptr) loop_->EndAll(absl::CancelledError("the test is over"));
+  }
+
+  void Start(const EngineOptions& options, testing::FakeDeviceOptions fake = {}) {
+    // The device plants 3 s in each step.
+    fake.on_forward = [this, on_forward = fake.on_forward](const BatchPlan& plan) {
+      clock_.Advance(absl::Seconds(3));
+      return on_forward == nullptr ? absl::OkStatus() : on_forward(plan);
+    };
+    loop_ = std::make_unique<EngineLoop>(
+        options, testing::MakeFakeDevice(options, pool_, std::move(fake)), clock_,
+        EngineLoop::Hooks{[this](FetchJob job) { jobs_.push_back(std::move(job)); },
+                          [this] { ++ended_; }});
+  }
+
+  std::shared_ptr<CollectingSink> Submit(Request request) {
+    auto sink = std::make_shared<CollectingSink>();
+    request.sink = sink;
+    if (request.arrival == absl::InfinitePast()) request.arrival = clock_.Now();
+    const auto max_tokens = static_cast<int32_t>(request.max_tokens);
+    loop_->Handle(
+        NewRequest{std::make_unique<ActiveRequest>(++last_id_, std::move(request), max_tokens)});
+    return sink;
+  }
+
+  void Answer(const FetchJob& job, std::vector<store::RecordPtr> records) {
+    loop_->Handle(FetchResult{job.id, job.pictures, std::move(records)});
+  }
+
+  base::ComputePool pool_{1};
+  testing::FakeClock clock_;
+  std::unique_ptr<EngineLoop> loop_;
+  std::vector<FetchJob> jobs_;
+  int ended_ = 0;
+  SequenceId last_id_ = 0;
+};
+
+TEST_F(EngineLoopTest, AWarmDecodeStepAllocatesNothing) {
+  EngineOptions options = SmallEngine();
+  options.scheduler.stop_ids = {};
+  Start(options, {.on_forward = nullptr, .deferred = false});
+  std::vector<std::shared_ptr<CollectingSink>> sinks;
+  for (int i = 0; i < 4; ++i) sinks.push_back(Submit(TextRequest(3 + i, 50, i, nullptr)));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop_->Step());
+  const size_t before = AllocationCount();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop_->Step());
+  EXPECT_EQ(AllocationCount(), before);
+  EXPECT_GE(sinks[0]->ids().size(), 20u);
+}
+
+TEST_F(EngineLoopTest, ADelayInEachStageAppearsInExactlyItsTime) {
+  Start(SmallEngine());
+  const store::RecordPtr record = FakeRecord(1, 4);
+  Request request = PictureRequest({record}, 3, 3, 5, nullptr);
+  request.arrival = clock_.Now();
+  clock_.Advance(absl::Seconds(1));  // before it reaches the engine: queue
+  auto sink = Submit(std::move(request));
+  clock_.Advance(absl::Seconds(10));  // fetch
+  Answer(jobs_.at(0), {nullptr});
+  clock_.Advance(absl::Seconds(100));  // somebody makes the rows
+  loop_->Handle(RowsExist{1, {0}});
+  clock_.Advance(absl::Seconds(1000));  // fetch
+  Answer(jobs_.at(1), {record});
+  clock_.Advance(absl::Seconds(20));  // queue
+  while (loop_->Step()) {
+  }
+  ASSERT_TRUE(sink->ended());
+  const Outcome outcome = sink->outcome();
+  const auto generated = outcome.output_tokens;
+  ASSERT_GE(generated, 2);
+  EXPECT_EQ(outcome.queue, absl::Seconds(21));
+  EXPECT_EQ(outcome.fetch, absl::Seconds(1010));
+  EXPECT_EQ(outcome.prefill, absl::Seconds(3));
+  EXPECT_EQ(outcome.generation, absl::Seconds(3) * (generated - 1));
+  EXPECT_EQ(outcome.pictures[0].tier, RowTier::kComputed);
+  EXPECT_EQ(outcome.pictures[0].bytes_moved, record->data.size());
+}
+
+TEST_F(EngineLoopTest, APrefillInChunksIsOnePrefill) {
+  EngineOptions options = SmallEngine();
+  options.scheduler.stop_ids = {};
+  Start(options);
+  auto sink = Submit(TextRequest(40, 2, 5, nullptr));  // 16 + 16 + 8
+  while (loop_->Step()) {
+  }
+  EXPECT_EQ(sink->outcome().prefill, absl::Seconds(9));
+  EXPECT_EQ(sink->outcome().generation, absl::Seconds(3));
+  EXPECT_EQ(sink->outcome().queue, absl::ZeroDuration());
+  EXPECT_EQ(sink->outcome().kv_blocks_new, 11);
+  EXPECT_EQ(loop_->stats().prompt_tokens, 40);
+}
+
+TEST_F(EngineLoopTest, CancellationWorksInEveryStageAndFreesTheBlocks) {
+  Start(SmallEngine());
+  auto fetching = Submit(PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr));
+  auto decoding = Submit(TextRequest(4, 100, 1, nullptr));
+  ASSERT_TRUE(loop_->Step());
+  auto prefilling = Submit(TextRequest(40, 100, 2, nullptr));
+  ASSERT_TRUE(loop_->Step());
+  auto queued = Submit(TextRequest(100, 100, 3, nullptr));
+  for (SequenceId id = 1; id <= 4; ++id) {
+    loop_->Handle(CancelRequest{id, absl::CancelledError("gone")});
+  }
+  EXPECT_FALSE(loop_->Step());
+  for (const auto& sink : {fetching, decoding, prefilling, queued}) {
+    EXPECT_EQ(sink->ends(), 1);
+    EXPECT_EQ(sink->status().code(), absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(loop_->stats().blocks_used, 0);
+  EXPECT_EQ(loop_->stats().steps, 2);
+  EXPECT_EQ(loop_->stats().finished_abort, 4);
+  EXPECT_EQ(ended_, 4);
+  // What comes late finds nobody, and harms nobody.
+  Answer(jobs_.at(0), {FakeRecord(1, 4)});
+  loop_->Handle(RowsExist{1, {0}});
+  loop_->Handle(CancelRequest{2, absl::CancelledError("gone")});
+  EXPECT_FALSE(loop_->Step());
+}
+
+TEST_F(EngineLoopTest, DeadlinesNameTheStageTheyHit) {
+  EngineOptions options = SmallEngine();
+  options.scheduler.max_sequences = 2;
+  options.scheduler.stop_ids = {};
+  Start(options);
+  const absl::Time deadline = clock_.Now() + absl::Seconds(5);
+  const auto submit = [&](Request request) {
+    request.deadline = deadline;
+    return Submit(std::move(request));
+  };
+  auto decoding = submit(TextRequest(2, 100, 1, nullptr));
+  auto prefilling = submit(TextRequest(60, 40, 2, nullptr));
+  auto queued = submit(TextRequest(2, 100, 3, nullptr));
+  auto fetching = submit(PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr));
+  auto awaiting = submit(PictureRequest({FakeRecord(2, 4)}, 3, 9, 5, nullptr));
+  Answer(jobs_.at(1), {nullptr});
+  EXPECT_EQ(loop_->next_deadline(), deadline);
+  EXPECT_TRUE(loop_->Step());
+  EXPECT_TRUE(loop_->Step());
+  EXPECT_FALSE(loop_->Step());
+  EXPECT_EQ(base::ReasonOf(decoding->status()), "DEADLINE_IN_GENERATION");
+  EXPECT_EQ(base::ReasonOf(prefilling->status()), "DEADLINE_IN_PREFILL");
+  EXPECT_EQ(base::ReasonOf(queued->status()), "DEADLINE_IN_QUEUE");
+  EXPECT_EQ(base::ReasonOf(fetching->status()), "DEADLINE_IN_FETCH");
+  EXPECT_EQ(base::ReasonOf(awaiting->status()), "DEADLINE_IN_ROWS");
+  EXPECT_EQ(decoding->ids().size(), 2u);
+  EXPECT_EQ(loop_->next_deadline(), absl::InfiniteFuture());
+}
+
+TEST_F(EngineLoopTest, NonfiniteLogitsEndTheirRequestOnly) {
+  Start(SmallEngine(), {.on_forward = nullptr, .poisoned_id = 33});
+  auto poisoned = Submit(TextRequest(5, 9, 1, nullptr));
+  Request request = TextRequest(5, 9, 2, nullptr);
+  request.ids[0] = 33;
+  auto bad = Submit(std::move(request));
+  while (loop_->Step()) {
+  }
+  EXPECT_EQ(base::ReasonOf(bad->status()), "NONFINITE_LOGITS");
+  EXPECT_EQ(bad->status().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(bad->ids().empty());
+  EXPECT_TRUE(poisoned->status().ok());
+  EXPECT_EQ(poisoned->ids(), ExpectedAnswer(TextRequest(5, 9, 1, nullptr)));
+  EXPECT_EQ(loop_->stats().nonfinite_logits, 1);
+  EXPECT_EQ(loop_->stats().blocks_used, 0);
+}
+
+TEST_F(EngineLoopTest, AFailedStepEndsItsRequestsAndTheNextOnesRun) {
+  bool fail = true;
+  EngineOptions options = SmallEngine();
+  options.scheduler.max_sequences = 1;
+  Start(options, {[&fail](const BatchPlan&) {
+          return std::exchange(fail, false) ? absl::ResourceExhaustedError("no workspace")
+                                            : absl::OkStatus();
+        }});
+  auto failed = Submit(TextRequest(5, 9, 1, nullptr));
+  auto next = Submit(TextRequest(5, 9, 2, nullptr));
+  while (loop_->Step()) {
+  }
+  EXPECT_EQ(failed->status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(next->status().ok());
+  EXPECT_EQ(next->ids(), ExpectedAnswer(TextRequest(5, 9, 2, nullptr)));
+  EXPECT_TRUE(loop_->health().ok());
+}
+
+TEST_F(EngineLoopTest, ARecordOfAnotherShapeIsRefused) {
+  Start(SmallEngine());
+  auto rows = Submit(PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr));
+  auto width = Submit(PictureRequest({FakeRecord(2, 4)}, 3, 9, 5, nullptr));
+  Answer(jobs_.at(0), {FakeRecord(1, 5)});
+  Answer(jobs_.at(1), {FakeRecord(2, 4, 8)});
+  for (const auto& sink : {rows, width}) {
+    EXPECT_EQ(sink->status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(base::ReasonOf(sink->status()), "ROWS_MISMATCH");
+  }
+}
+
+TEST_F(EngineLoopTest, RowsAreAskedForUntilAllAreThereButNotForEver) {
+  Start(SmallEngine());
+  const std::vector<store::RecordPtr> records = {FakeRecord(1, 4), FakeRecord(2, 3)};
+  auto sink = Submit(PictureRequest(records, 3, 9, 5, nullptr));
+  Answer(jobs_.at(0), {nullptr, nullptr});
+  EXPECT_EQ(sink->AwaitNeedRows(), (std::vector<int32_t>{0, 1}));
+  loop_->Handle(RowsExist{1, {1, 7, -3}});
+  EXPECT_EQ(jobs_.size(), 1u) << "one is still awaited";
+  loop_->Handle(RowsExist{1, {0}});
+  ASSERT_EQ(jobs_.size(), 2u);
+  Answer(jobs_[1], {records[0], nullptr});
+  EXPECT_EQ(sink->AwaitNeedRows(), (std::vector<int32_t>{1}));
+  loop_->Handle(RowsExist{1, {1}});
+  EXPECT_EQ(jobs_.at(2).pictures, (std::vector<int32_t>{1}));
+  Answer(jobs_[2], {nullptr});
+  loop_->Handle(RowsExist{1, {1}});
+  Answer(jobs_.at(3), {nullptr});
+  EXPECT_EQ(base::ReasonOf(sink->status()), "ROWS_MISSING");
+  EXPECT_EQ(sink->status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace tessera::decode

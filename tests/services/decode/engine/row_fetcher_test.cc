@@ -1,0 +1,97 @@
+#include "services/decode/engine/row_fetcher.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "common/base/bounded_queue.h"
+#include "tests/services/decode/engine/fake_engine.h"
+
+namespace tessera::decode {
+namespace {
+
+using testing::FakeKey;
+using testing::FakeRecord;
+using testing::FakeStore;
+
+FetchJob Job(SequenceId id, std::vector<uint8_t> pictures, size_t bytes = 1) {
+  FetchJob job;
+  job.id = id;
+  job.bytes = bytes;
+  for (const uint8_t picture : pictures) {
+    job.pictures.push_back(static_cast<int32_t>(job.keys.size()));
+    job.keys.push_back(FakeKey(picture));
+  }
+  return job;
+}
+
+class RowFetcherTest : public ::testing::Test {
+ protected:
+  RowFetcher::Done Collect() {
+    return [this](FetchResult result) { results_.TryPush(std::move(result)); };
+  }
+
+  FakeStore store_;
+  base::BoundedQueue<FetchResult> results_{1000};
+};
+
+TEST_F(RowFetcherTest, FoundAndMissingRecordsComeBackInTheOrderAsked) {
+  ASSERT_TRUE(store_.Put(FakeRecord(1, 3), absl::ZeroDuration()).ok());
+  ASSERT_TRUE(store_.Put(FakeRecord(3, 2), absl::ZeroDuration()).ok());
+  RowFetcher fetcher({}, store_, Collect());
+  fetcher.Fetch(Job(7, {1, 2, 3}));
+  const FetchResult result = *results_.Pop();
+  EXPECT_EQ(result.id, 7u);
+  EXPECT_EQ(result.pictures, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(result.records[0]->rows, 3);
+  EXPECT_EQ(result.records[1], nullptr);
+  EXPECT_EQ(result.records[2]->rows, 2);
+}
+
+TEST_F(RowFetcherTest, ASlowReadDelaysNobodyElse) {
+  ASSERT_TRUE(store_.Put(FakeRecord(1, 1), absl::ZeroDuration()).ok());
+  store_.Block(FakeKey(9));
+  RowFetcher fetcher({.threads = 2}, store_, Collect());
+  fetcher.Fetch(Job(1, {9}));
+  for (SequenceId id = 2; id < 50; ++id) fetcher.Fetch(Job(id, {1}));
+  for (SequenceId id = 2; id < 50; ++id) EXPECT_EQ(results_.Pop()->id, id);
+  EXPECT_EQ(results_.size(), 0u);
+  store_.Release();
+  EXPECT_EQ(results_.Pop()->id, 1u);
+}
+
+TEST_F(RowFetcherTest, BytesInFlightAreBoundedAndALargerJobRunsAlone) {
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  store_.on_get = [&] {
+    const int now = ++inside;
+    int seen = most.load();
+    while (seen < now && !most.compare_exchange_weak(seen, now)) {
+    }
+    --inside;
+  };
+  RowFetcher fetcher({.threads = 8, .max_bytes = 10}, store_, Collect());
+  for (SequenceId id = 0; id < 200; ++id) fetcher.Fetch(Job(id, {1}, id % 3 == 0 ? 50 : 6));
+  for (int i = 0; i < 200; ++i) results_.Pop();
+  EXPECT_EQ(most.load(), 1);
+}
+
+TEST_F(RowFetcherTest, DyingDropsTheJobsThatHaveNotBegun) {
+  store_.Block(FakeKey(9));
+  std::atomic<int> gets{0};
+  store_.on_get = [&] { ++gets; };
+  {
+    RowFetcher fetcher({.threads = 1}, store_, Collect());
+    fetcher.Fetch(Job(1, {9}));
+    for (SequenceId id = 2; id < 9; ++id) fetcher.Fetch(Job(id, {9}));
+    while (gets.load() == 0) std::this_thread::yield();
+    store_.Release();
+  }
+  EXPECT_LE(results_.size(), 8u);
+}
+
+}  // namespace
+}  // namespace tessera::decode
