@@ -26,7 +26,8 @@ GENERATED = re.compile(r"^(tessera/v\d+|google/rpc|opentelemetry/[\w/]+)/\w+(\.g
 # Library, pattern of its headers, pattern of the files that may include them. Beside that, a test
 # may include what the folder that it mirrors may.
 GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$"
-              r"|services/[^/]+/\w*(_service|_client|_runtime)\.(h|cc)$")
+              r"|services/[^/]+/\w*(_service|_client|_runtime)\.(h|cc)$"
+              r"|tests/(services|integration|bench|support|tools)/")
 DOORS = [
     ("Abseil", r"absl/", r""),
     ("protobuf", r"google/protobuf/", GRPC_FILES + r"|common/store/"),
@@ -38,7 +39,7 @@ DOORS = [
     ("OpenCV", r"opencv2/", r"services/vision/image/|tests/services/vision/|tools/"),
     ("prometheus-cpp", r"prometheus/", r"common/metrics/"),
     ("Boost", r"boost/", r"services/gateway/http/|common/ops/"),
-    ("Highway", r"hwy/", r"kernels/cpu/"),
+    ("Highway", r"hwy/", r"kernels/cpu/|tests/kernels/"),
     ("x86 intrinsics", r"(imm|xmm|emm|cpuid|x86gprintrin)\w*\.h$", r"kernels/cpu/"),
     ("PCRE2", r"pcre2(posix)?\.h$", r"common/text/"),
     ("utf8proc", r"utf8proc\.h$", r"common/text/"),
