@@ -39,14 +39,14 @@ struct TinyModelOptions {
   int layers = 2;
   int heads = 4;
   int kv_heads = 2;
-  std::optional<int> head_dim;  // left out of the config when absent: hidden / heads
-  bool tied = false;            // then there is no lm_head in the file
+  std::optional<int> head_dim = std::nullopt;  // left out of the config when absent: hidden / heads
+  bool tied = false;                           // then there is no lm_head in the file
   bool attention_bias = false;
   bool mlp_bias = false;
   std::string hidden_act = "silu";
   int64_t max_position_embeddings = 256;
-  base::Json rope_scaling;  // put into text_config as they are, unless null
-  base::Json rope_parameters;
+  base::Json rope_scaling = nullptr;  // put into text_config as they are, unless null
+  base::Json rope_parameters = nullptr;
 
   // --- tower and connector ---
   int64_t vision_hidden = 32;
@@ -60,9 +60,9 @@ struct TinyModelOptions {
   int32_t image_token_id = 95;
 
   // Merged into the config last (RFC 7396: null removes a key).
-  base::Json config_patch;
-  std::vector<std::string> omit;                            // tensors left out of the file
-  std::vector<std::pair<std::string, Shape>> more_tensors;  // added or replacing
+  base::Json config_patch = nullptr;
+  std::vector<std::string> omit = {};                            // tensors left out of the file
+  std::vector<std::pair<std::string, Shape>> more_tensors = {};  // added or replacing
 };
 
 // Writes the model into the existing folder `dir`. Aborts when it cannot.

@@ -84,12 +84,25 @@ void LlamaModel::Attention(int layer, const BatchPlan& plan, kernels::KvCache& c
                            .context = group.context,
                            .block_table = group.block_table,
                            .table_width = group.table_width});
-  backend_.MatMul(
-      {.x = views.attended, .outs = Keep({weights.o.To(views.hidden)}), .add_to_out = true});
+}
+
+Workspace::Views LlamaModel::OnlyLogitRows(const BatchPlan& plan, const Workspace::Views& views) {
+  const int64_t rows = views.last.rows;
+  Workspace::Views only = views;
+  only.hidden = views.last;
+  only.attended = views.q.Rows(0, rows);  // q is dead behind the attention
+  only.normed = views.normed.Rows(0, rows);
+  only.gate = views.gate.Rows(0, rows);
+  only.up = views.up.Rows(0, rows);
+  backend_.CopyRows(views.hidden, plan.logit_tokens, only.hidden, first_rows_);
+  backend_.CopyRows(views.attended, plan.logit_tokens, only.attended, first_rows_);
+  return only;
 }
 
 void LlamaModel::FeedForward(int layer, const Workspace::Views& views) {
   const LlamaLayer& weights = weights_.layers[layer];
+  backend_.MatMul(
+      {.x = views.attended, .outs = Keep({weights.o.To(views.hidden)}), .add_to_out = true});
   backend_.RmsNorm(views.hidden, weights.post_attention_norm, config_.rms_norm_eps, views.normed);
   backend_.MatMul(
       {.x = views.normed, .outs = Keep({weights.gate.To(views.gate), weights.up.To(views.up)})});
@@ -98,8 +111,20 @@ void LlamaModel::FeedForward(int layer, const Workspace::Views& views) {
       {.x = views.gate, .outs = Keep({weights.down.To(views.hidden)}), .add_to_out = true});
 }
 
-void LlamaModel::Head(const BatchPlan& plan, const Workspace::Views& views) {
-  backend_.CopyRows(views.hidden, plan.logit_tokens, views.last, first_rows_);
+void LlamaModel::LastLayer(const BatchPlan& plan, kernels::KvCache& cache,
+                           const Workspace::Views& views) {
+  const int layer = config_.layers - 1;
+  Attention(layer, plan, cache, views);
+  if (options_.tap) {  // wants every row
+    FeedForward(layer, views);
+    Tap(layer, views.hidden);
+    if (views.last.rows > 0) OnlyLogitRows(plan, views);
+  } else if (views.last.rows > 0) {
+    FeedForward(layer, OnlyLogitRows(plan, views));
+  }
+}
+
+void LlamaModel::Head(const Workspace::Views& views) {
   backend_.RmsNorm(views.last, weights_.final_norm, config_.rms_norm_eps, views.last);
   Tap(config_.layers, views.last);
   backend_.MatMul({.x = views.last, .outs = Keep({{&weights_.head(), nullptr, views.logits}})});
@@ -124,12 +149,13 @@ absl::StatusOr<StepOutput> LlamaModel::Forward(const BatchPlan& plan, kernels::K
                          .sections = {},
                          .cos = views.cos,
                          .sin = views.sin});
-  for (int layer = 0; layer < config_.layers; ++layer) {
+  for (int layer = 0; layer < config_.layers - 1; ++layer) {
     Attention(layer, plan, cache, views);
     FeedForward(layer, views);
     Tap(layer, views.hidden);
   }
-  if (logits > 0) Head(plan, views);
+  LastLayer(plan, cache, views);
+  if (logits > 0) Head(views);
   return StepOutput{views.logits};
 }
 

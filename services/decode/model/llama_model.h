@@ -24,7 +24,7 @@ struct LlamaOptions {
   // For tests: sees hidden states [tokens, hidden] as they are enqueued, -1: embeddings with the
   // pictures' rows, i: after layer i, layers: the rows of logit_tokens after the final norm. May
   // enqueue a Download.
-  std::function<void(int stage, kernels::DeviceView hidden)> tap;
+  std::function<void(int stage, kernels::DeviceView hidden)> tap = nullptr;
 };
 
 // The Llama decoder (arXiv 2307.09288): RMS norm, rotary positions, grouped queries, gated MLP.
@@ -49,10 +49,15 @@ class LlamaModel final : public StepModel {
   LlamaModel(const DecoderConfig& config, kernels::Backend& backend, LlamaOptions options);
 
   void Embed(const BatchPlan& plan, const Workspace::Views& views);
+  // Writes keys and values; the result waits in views.attended.
   void Attention(int layer, const BatchPlan& plan, kernels::KvCache& cache,
                  const Workspace::Views& views);
+  // The rest of the layer: output projection and MLP, both added to views.hidden.
   void FeedForward(int layer, const Workspace::Views& views);
-  void Head(const BatchPlan& plan, const Workspace::Views& views);
+  // Behind its keys and values only rows whose logits are wanted go on, into views.last.
+  void LastLayer(const BatchPlan& plan, kernels::KvCache& cache, const Workspace::Views& views);
+  Workspace::Views OnlyLogitRows(const BatchPlan& plan, const Workspace::Views& views);
+  void Head(const Workspace::Views& views);
   absl::Span<const kernels::MatMulOut> Keep(std::initializer_list<kernels::MatMulOut> outs);
   void Tap(int stage, kernels::DeviceView hidden) const;
 

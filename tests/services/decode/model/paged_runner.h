@@ -46,7 +46,7 @@ class PagedRunner {
     DType kv_dtype = DType::kF32;
     int64_t kv_tokens = 4096;
     uint32_t block_seed = 0;  // how block numbers are dealt; 0: in order
-    decode::LlamaOptions llama;
+    decode::LlamaOptions llama = {};
   };
   PagedRunner(const std::string& model_dir, Options options);  // aborts when it cannot
 
