@@ -83,21 +83,41 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens,
   }
 }
 
+void AddedTokenMatcher::ForEachAt(
+    absl::string_view text, size_t at,
+    absl::FunctionRef<void(const AddedToken& token, size_t end)> visit) const {
+  if (!starts_[static_cast<uint8_t>(text[at])]) return;
+  int32_t node = 0;
+  while (at < text.size()) {
+    const auto it = next_.find(static_cast<uint64_t>(node) << 8 | static_cast<uint8_t>(text[at++]));
+    if (it == next_.end()) return;
+    node = it->second;
+    if (token_of_node_[node] >= 0) visit(tokens_[token_of_node_[node]], at);
+  }
+}
+
+bool AddedTokenMatcher::HoldsTrustedControl(const MarkedView& text, size_t begin, size_t end,
+                                            const MatchRules& rules) const {
+  bool holds = false;
+  for (size_t at = begin; at < end && !holds; at += Utf8Length(text.text[at])) {
+    if (text.Untrusted(at, at + 1)) continue;
+    ForEachAt(text.text, at, [&](const AddedToken& token, size_t token_end) {
+      holds |= rules.IsControl(token.id) && !text.Untrusted(at, token_end);
+    });
+  }
+  return holds;
+}
+
 AddedTokenMatcher::Found AddedTokenMatcher::LongestAt(const MarkedView& text, size_t at,
                                                       const MatchRules& rules) const {
   Found found;
-  int32_t node = 0;
-  for (size_t end = at; end < text.text.size();) {
-    const auto it =
-        next_.find(static_cast<uint64_t>(node) << 8 | static_cast<uint8_t>(text.text[end]));
-    if (it == next_.end()) break;
-    node = it->second;
-    ++end;
-    if (token_of_node_[node] < 0) continue;
-    const AddedToken& token = tokens_[token_of_node_[node]];
-    if (text.Untrusted(at, end) && rules.IsControl(token.id)) continue;
+  ForEachAt(text.text, at, [&](const AddedToken& token, size_t end) {
+    if (text.Untrusted(at, end) &&
+        (rules.IsControl(token.id) || HoldsTrustedControl(text, at, end, rules))) {
+      return;
+    }
     found = {&token, end};
-  }
+  });
   return found;
 }
 
@@ -107,8 +127,7 @@ absl::Status AddedTokenMatcher::ForEachPart(
     absl::FunctionRef<void(int32_t)> on_token) const {
   size_t done = 0;  // everything before was handed out
   for (size_t at = 0; at < text.text.size();) {
-    Found found;
-    if (starts_[static_cast<uint8_t>(text.text[at])]) found = LongestAt(text, at, rules);
+    const Found found = LongestAt(text, at, rules);
     if (found.token == nullptr) {
       at += Utf8Length(text.text[at]);
       continue;

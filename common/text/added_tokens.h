@@ -48,8 +48,9 @@ class AddedTokenMatcher {
   // Text between matches and matches, in order, white space that a token swallows left out.
   // A special token without parse_special, or a single_word one within a word, is text, and the
   // search goes on behind it, as the library has it. A control token that touches an untrusted byte
-  // is text too, but the search goes on within it: what a user wrote must not hide a token that the
-  // template wrote. White space is swallowed whoever wrote it.
+  // is text too, and so is any token that does and overlaps a control token of trusted bytes alone:
+  // what a user wrote must not hide a token that the template wrote. There the search goes on
+  // within the match. White space is swallowed whoever wrote it.
   absl::Status ForEachPart(const MarkedView& text, const MatchRules& rules,
                            absl::FunctionRef<absl::Status(const MarkedView& plain)> on_text,
                            absl::FunctionRef<void(int32_t id)> on_token) const;
@@ -59,6 +60,12 @@ class AddedTokenMatcher {
     const AddedToken* token = nullptr;
     size_t end = 0;
   };
+  // Every token that starts at `at`, shortest first.
+  void ForEachAt(absl::string_view text, size_t at,
+                 absl::FunctionRef<void(const AddedToken& token, size_t end)> visit) const;
+  // Whether a control token of trusted bytes alone starts in [begin, end).
+  bool HoldsTrustedControl(const MarkedView& text, size_t begin, size_t end,
+                           const MatchRules& rules) const;
   // The longest token that starts at `at` and may stand there.
   Found LongestAt(const MarkedView& text, size_t at, const MatchRules& rules) const;
 

@@ -74,6 +74,25 @@ TEST(UntrustedTextTest, UserTextHidesNoTokenOfTheTemplate) {
   EXPECT_THAT(Encode(*tokenizer, spaces, {end, longer, shorter}), Contains(end).Times(1));
 }
 
+TEST(UntrustedTextTest, NoOtherTokenThatAUserStartsOrEndsHidesOneOfTheTemplate) {
+  base::Json file = TinyByteLevel();
+  const int32_t end = AddToken("<end>", {}, &file);
+  const int32_t before = AddToken("x<", {{"special", false}}, &file);
+  const int32_t behind = AddToken("<end>y", {{"special", false}}, &file);
+  const int32_t around = AddToken("z<end>z", {{"special", false}}, &file);
+  const auto tokenizer = Make(file);
+  Prompt start, finish, both, harmless;
+  start.User("x").Template("<end>");
+  finish.Template("<end>").User("y");
+  both.User("z").Template("<end>").User("z");
+  harmless.User("x").Template("<").User("end>y");
+  EXPECT_EQ(Encode(*tokenizer, start, {end}), (Ids{'x', end}));
+  EXPECT_EQ(Encode(*tokenizer, finish, {end}), (Ids{end, 'y'}));
+  EXPECT_EQ(Encode(*tokenizer, both, {end}), (Ids{'z', end, 'z'}));
+  EXPECT_EQ(Encode(*tokenizer, harmless, {end}), (Ids{before, 'e', 'n', 'd', '>', 'y'}));
+  EXPECT_EQ(Encode(*tokenizer, Prompt{"<end>y z<end>z", {}}, {end}), (Ids{behind, ' ', around}));
+}
+
 TEST(UntrustedTextTest, AShorterTokenThatIsNoControlTokenIsStillFound) {
   base::Json file = TinyByteLevel();
   const int32_t tool = AddToken("<t>", {{"special", false}}, &file);
