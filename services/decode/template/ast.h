@@ -99,7 +99,7 @@ enum class StmtKind {
   kMacro,        // macro
   kCallBlock,    // expr (a call) with macro as its caller
   kFilterBlock,  // expr (a filter chain) over body
-  kGroup,        // body, as it is
+  kGroup,        // body, with names of its own
   kBreak,
   kContinue,
 };

@@ -98,8 +98,8 @@ absl::StatusOr<Value> TitleFilter(const Context& context, const Text& text) {
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
     const Char character = CharAt(text.view(), at);
-    if (!inside) writer.Restart();
     RETURN_IF_ERROR(writer.Write(at, character, inside ? LowerOf : UpperOf));
+    if (!inside) writer.Restart();  // Jinja lowers what follows the first letter by itself
     inside = !SplitsWords(character.code);
     at += character.bytes;
   }

@@ -72,7 +72,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::Execute(const Stmt& statement, co
       RETURN_IF_ERROR(FilterBlock(statement, scope, out));
       break;
     case StmtKind::kGroup:
-      return Run(statement.body, scope, out);
+      return Run(statement.body, std::make_shared<Scope>(scope), out);
     case StmtKind::kBreak:
       return Flow::kBreak;
     case StmtKind::kContinue:

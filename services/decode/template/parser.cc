@@ -273,7 +273,9 @@ class Parser {
   absl::StatusOr<StmtPtr> Generation() {
     StmtPtr statement = Make(StmtKind::kGroup);
     RETURN_IF_ERROR(EndTag());
+    const int loops = std::exchange(loops_, 0);  // as in a call block, a loop outside ends here
     ASSIGN_OR_RETURN(statement->body, BodyTo("endgeneration"));
+    loops_ = loops;
     return statement;
   }
 

@@ -43,7 +43,8 @@ constexpr Predicate kPredicates[] = {
        return IsPlainSequence(v) || v.Is(Kind::kSequence) || v.Is(Kind::kLoop);
      }},
     {"callable", [](const Value& v) {
-       return v.Is(Kind::kMacro) || v.Is(Kind::kFunction) || v.Is(Kind::kMethod);
+       return v.Is(Kind::kMacro) || v.Is(Kind::kFunction) || v.Is(Kind::kMethod) ||
+              v.Is(Kind::kLoop) || v.Is(Kind::kUndefined);
      }}};
 
 struct Comparison {

@@ -6,9 +6,8 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "services/decode/template/interpreter.h"
-#include "services/decode/template/parser.h"
 #include "tests/services/decode/template/json_value.h"
+#include "tests/services/decode/template/run_template.h"
 
 namespace tessera::decode::jinja {
 namespace {
@@ -43,16 +42,9 @@ Globals GlobalsOf(const Value& holder) {
   return globals;
 }
 
-absl::StatusOr<Text> Run(absl::string_view source, const Globals& globals) {
-  const Limits limits;
-  absl::StatusOr<Block> block = Parse(source, limits);
-  if (!block.ok()) return block.status();
-  return Interpreter(limits).Render(*block, globals);
-}
-
 // `expected` has `rendered`, or `error` and perhaps `error_message`, and may be `rare`.
 void Check(const std::string& source, const Globals& globals, const Value& expected) {
-  const absl::StatusOr<Text> result = Run(source, globals);
+  const absl::StatusOr<Text> result = RunTemplate(source, globals);
   const bool rare = expected.Find("rare") != nullptr;
   if (expected.Find("rendered") != nullptr) {
     if (rare && !result.ok()) {
