@@ -70,7 +70,7 @@ template <typename W, int kRows, int kPanels>
 HWY_NOINLINE void Tile(const float* HWY_RESTRICT a, int64_t k, const W* HWY_RESTRICT w,
                        float* HWY_RESTRICT y) {
   constexpr int kVecs = VecsFor(kRows);
-  constexpr int64_t kAhead = 24 * kPanel;  // elements
+  constexpr int64_t kAhead = 128 * kPanel;  // elements: what a read of memory takes
   const DF d;
   for (int64_t column = 0; column < kPanel; column += kVecs * kLanes) {
     VF acc[kRows][kPanels * kVecs];
