@@ -130,14 +130,16 @@ TEST_P(AttentionTest, UnusedSlotsNeverLeak) {
 }
 
 TEST_P(AttentionTest, ANanInAVisibleKeyReachesTheRowsThatSeeIt) {
-  PagedCase c;
-  c.sequences = {{24, 24}};
-  c.nan_token = 10;
-  Lab lab(GetParam());
-  const Floats out = RunPaged(c, lab);
-  const int64_t cols = c.heads * c.head_dim;
-  for (int64_t i = 0; i < 24 * cols; ++i) {
-    EXPECT_EQ(std::isnan(out[i]), i / cols >= 10) << i;
+  for (const int64_t token : {0, 10, 63, 70, 89}) {
+    PagedCase c;
+    c.sequences = {{90, 90}};
+    c.nan_token = token;
+    Lab lab(GetParam());
+    const Floats out = RunPaged(c, lab);
+    const int64_t cols = c.heads * c.head_dim;
+    for (int64_t i = 0; i < 90 * cols; ++i) {
+      ASSERT_EQ(std::isnan(out[i]), i / cols >= token) << "key " << token << ", element " << i;
+    }
   }
 }
 
