@@ -19,10 +19,11 @@ constexpr char kNotSpace[] =
     "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}"
     "\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}"
     "\\x{3001}-\\x{D7FF}\\x{E000}-\\x{10FFFF}";
-// Alphabetic, M, Nd, Pc, and the Latin-1 numbers that Oniguruma counts as well.
+// Alphabetic, M, Nd, Pc. Outside of classes Oniguruma counts the numbers of Latin-1 as well.
 constexpr char kWord[] =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}"
-    "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}";
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}"
+    "\\x{1F170}-\\x{1F189}";
+constexpr char kLatin1Numbers[] = "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
 
 class Translator {
  public:
@@ -78,7 +79,7 @@ class Translator {
       case 'S':
         return in_class ? Replace(2, true, "", kNotSpace) : Replace(2, false, "[^", kSpace);
       case 'w':
-        return Replace(2, in_class, "[", kWord);
+        return Replace(2, in_class, "[", in_class ? kWord : absl::StrCat(kWord, kLatin1Numbers));
       case 'v':
         return Replace(2, true, "", "\\x{B}");  // PCRE2's \v is a class
       case 'u':

@@ -49,6 +49,7 @@ TEST(RegexTest, RubyEscapesKeepTheirMeaning) {
   EXPECT_EQ(Matches("a{,2}b", "aaab"), List{"aab"});
   EXPECT_EQ(Matches("a{x|{", "a{x {"), (List{"a{x", "{"}));
   EXPECT_EQ(Matches("\\w+", "d1_\u00B2\u0661 -"), List{"d1_\u00B2\u0661"});
+  EXPECT_EQ(Matches("[\\w]+", "d1_\u00B2\u0661 -"), (List{"d1_", "\u0661"}));
 }
 
 TEST(RegexTest, EmptyMatchesAdvanceByCharacters) {
