@@ -14,7 +14,7 @@ namespace tessera::decode {
 struct DecodeOptions {
   std::string model_dir;                // a Hugging Face directory
   std::string device = "cpu";           // as kernels::CreateBackend takes it
-  size_t kv_cache_bytes = 64ull << 20;  // of device memory; at least one block of every sequence
+  size_t kv_cache_bytes = 64ull << 20;  // of device memory; at least one block
   DType kv_cache_dtype = DType::kF16;   // kF16 or kF32
   int32_t block_size = 16;              // tokens of a KV block; 1..256
   int32_t max_batch_tokens = 512;       // of one step; at least max_sequences, at most 65536
@@ -24,7 +24,7 @@ struct DecodeOptions {
   size_t fetch_bytes = 256ull << 20;    // rows being fetched at a time
   size_t sink_bytes = 1ull << 20;       // text of one answer that its client has not taken
   int32_t prompt_threads = 1;           // templates and tokenizing; 1..64
-  absl::Duration default_deadline = absl::Seconds(120);  // of a call that brings none
+  absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
 
   absl::Status Validate() const;  // INVALID_ARGUMENT names the flag
 };

@@ -1,0 +1,211 @@
+#include "services/decode/decode_runtime.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/text/tokenizer.h"
+#include "common/weights/weights.h"
+#include "kernels/create.h"
+#include "services/decode/decode_service.h"
+#include "services/decode/delivery.h"
+#include "services/decode/engine/engine.h"
+#include "services/decode/model/decoder_config.h"
+#include "services/decode/model/llama_model.h"
+#include "services/decode/prompt/prompt_builder.h"
+#include "services/decode/template/chat_template.h"
+#include "services/decode/worker_threads.h"
+
+namespace tessera::decode {
+namespace {
+
+constexpr int64_t kRequestTokens = 4096;  // of "M requests of 4096"
+
+// What ends an answer: what the configs say, and the tokenizer's own end token.
+absl::StatusOr<std::vector<int32_t>> StopIds(const std::string& model_dir,
+                                             const DecoderConfig& config,
+                                             const text::Tokenizer& tokenizer) {
+  std::vector<int32_t> ids = config.eos_ids;
+  absl::StatusOr<base::Json> json = base::ReadJsonFile(model_dir + "/tokenizer_config.json");
+  if (absl::IsNotFound(json.status())) return ids;
+  RETURN_IF_ERROR(json.status());
+  if (!json->is_object() || !json->contains("eos_token")) return ids;
+  const base::Json& token = (*json)["eos_token"];
+  const base::Json* text = &token;
+  if (token.is_object() && token.contains("content")) text = &token["content"];
+  if (!text->is_string()) return ids;
+  const std::optional<int32_t> id = tokenizer.IdOf(text->get_ref<const std::string&>());
+  if (id.has_value() && std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
+  return ids;
+}
+
+PromptOptions PromptOptionsFor(const DecoderConfig& config, const std::vector<int32_t>& stop_ids,
+                               const text::Tokenizer& tokenizer) {
+  PromptOptions options;
+  options.image_token_id = config.image_token_id;
+  const auto add = [&](int32_t id) {
+    if (id < tokenizer.vocab_size()) options.control_ids.push_back(id);
+  };
+  for (const int32_t id : stop_ids) add(id);
+  if (config.bos_id.has_value()) add(*config.bos_id);
+  if (config.pad_id.has_value()) add(*config.pad_id);
+  return options;
+}
+
+void LogOnce(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    base::Log(base::LogLevel::kWarning, absl::StrCat("decode: ", warning));
+  }
+}
+
+// Blocks that `bytes` of KV cache hold.
+absl::StatusOr<int32_t> BlocksIn(size_t bytes, const kernels::KvCacheSpec& one_block,
+                                 const kernels::Backend& backend) {
+  const size_t block_bytes = backend.KvBytesPerBlock(one_block);
+  const size_t blocks = bytes / block_bytes;
+  if (blocks >= 1) {
+    return static_cast<int32_t>(
+        std::min<size_t>(blocks, std::numeric_limits<int32_t>::max() / one_block.block_size));
+  }
+  return base::BadField("kv_cache_bytes", "OPTION_INVALID",
+                        absl::StrCat("kv_cache_bytes = ", bytes, "; one block of ",
+                                     one_block.block_size, " tokens takes ", block_bytes));
+}
+
+}  // namespace
+
+// In the order of birth: what comes later uses what comes before.
+struct DecodeRuntime::Parts {
+  DecoderConfig config;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  std::optional<PromptBuilder> prompts;
+  EngineOptions engine_options;
+  EngineDevice device;
+  DecodeInfo info;
+  std::unique_ptr<Delivery> delivery;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<WorkerThreads> prompt_threads;
+  std::unique_ptr<DecodeService> service;
+
+  absl::Status LoadText(const std::string& model_dir);
+  absl::Status LoadModel(const DecodeOptions& options, base::ComputePool& pool);
+  absl::Status MakeCache(const DecodeOptions& options);
+  void Describe();
+  void Start(const DecodeOptions& options, store::EmbeddingStore& store, base::Clock& clock);
+};
+
+absl::Status DecodeRuntime::Parts::LoadText(const std::string& model_dir) {
+  ASSIGN_OR_RETURN(tokenizer, text::Tokenizer::Load(model_dir));
+  ASSIGN_OR_RETURN(chat_template, ChatTemplate::Load(model_dir));
+  ASSIGN_OR_RETURN(std::vector<int32_t> stop_ids, StopIds(model_dir, config, *tokenizer));
+  ASSIGN_OR_RETURN(prompts, PromptBuilder::Create(*tokenizer, &*chat_template,
+                                                  PromptOptionsFor(config, stop_ids, *tokenizer)));
+  engine_options.scheduler.stop_ids = std::move(stop_ids);
+  return absl::OkStatus();
+}
+
+absl::Status DecodeRuntime::Parts::LoadModel(const DecodeOptions& options,
+                                             base::ComputePool& pool) {
+  ASSIGN_OR_RETURN(device.backend, kernels::CreateBackend(options.device, pool));
+  ASSIGN_OR_RETURN(const auto weights, weights::Weights::Open(options.model_dir));
+  LlamaOptions model_options;
+  model_options.reserve_tokens = options.max_batch_tokens;
+  model_options.reserve_logits = options.max_sequences;
+  auto model = LlamaModel::Create(*weights, config, *device.backend, model_options);
+  if (!model.ok()) return base::Annotate(model.status(), options.model_dir);
+  LogOnce((*model)->warnings());
+  device.model = *std::move(model);
+  return absl::OkStatus();
+}
+
+absl::Status DecodeRuntime::Parts::MakeCache(const DecodeOptions& options) {
+  kernels::KvCacheSpec spec = SpecFor(config, 1, options.kv_cache_dtype);
+  spec.block_size = options.block_size;
+  ASSIGN_OR_RETURN(const int32_t blocks, BlocksIn(options.kv_cache_bytes, spec, *device.backend));
+  spec.blocks = blocks;
+  ASSIGN_OR_RETURN(device.cache, device.backend->MakeKvCache(spec));
+  engine_options.blocks = blocks;
+  engine_options.block_size = options.block_size;
+  const int64_t tokens = int64_t{blocks} * options.block_size;
+  if (tokens < config.max_position_embeddings) {
+    base::Log(base::LogLevel::kWarning,
+              absl::StrCat("decode: kv_cache_bytes = ", options.kv_cache_bytes, " holds ", tokens,
+                           " tokens, less than the model's context of ",
+                           config.max_position_embeddings, ": longer requests are refused"));
+  }
+  return absl::OkStatus();
+}
+
+void DecodeRuntime::Parts::Describe() {
+  info.family = config.family;
+  info.context_tokens = config.max_position_embeddings;
+  info.kv_cache_blocks = engine_options.blocks;
+  info.kv_cache_tokens = int64_t{engine_options.blocks} * engine_options.block_size;
+  info.kv_cache_requests =
+      static_cast<double>(info.kv_cache_tokens) / static_cast<double>(kRequestTokens);
+  info.width = config.hidden_size;
+  info.device = device.backend->name();
+  info.memory = device.backend->memory();
+}
+
+void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingStore& store,
+                                 base::Clock& clock) {
+  SchedulerOptions& scheduler = engine_options.scheduler;
+  scheduler.max_batch_tokens = options.max_batch_tokens;
+  scheduler.max_sequences = options.max_sequences;
+  scheduler.max_waiting = options.max_waiting;
+  scheduler.context_tokens = static_cast<int32_t>(config.max_position_embeddings);
+  engine_options.vocabulary = static_cast<int32_t>(config.vocab_size);
+  engine_options.row_width = config.hidden_size;
+  engine_options.fetch = {.threads = options.fetch_threads, .max_bytes = options.fetch_bytes};
+  delivery = std::make_unique<Delivery>();
+  engine = std::make_unique<Engine>(engine_options, std::move(device), store, clock);
+  prompt_threads = std::make_unique<WorkerThreads>(
+      options.prompt_threads, static_cast<size_t>(options.max_sequences) + options.max_waiting);
+
+  v1::DecodeServiceGetInfoResponse answer;
+  answer.set_family(info.family);
+  answer.set_context_tokens(static_cast<uint32_t>(info.context_tokens));
+  answer.set_kv_cache_tokens(static_cast<uint64_t>(info.kv_cache_tokens));
+  answer.set_width(static_cast<uint32_t>(info.width));
+  answer.set_device(info.device);
+  answer.set_weight_bytes(info.memory.weights);
+  service = std::make_unique<DecodeService>(
+      GenerateParts{*engine, *prompts, *tokenizer, *prompt_threads, *delivery, clock, info.width,
+                    options.sink_bytes, options.deadline_cap},
+      std::move(answer));
+}
+
+absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const DecodeOptions& options,
+                                                                     base::ComputePool& pool,
+                                                                     store::EmbeddingStore& store,
+                                                                     base::Clock& clock) {
+  RETURN_IF_ERROR(options.Validate());
+  auto parts = std::make_unique<Parts>();
+  ASSIGN_OR_RETURN(parts->config, DecoderConfig::Load(options.model_dir));
+  LogOnce(parts->config.warnings);
+  RETURN_IF_ERROR(parts->LoadText(options.model_dir));
+  RETURN_IF_ERROR(parts->LoadModel(options, pool));
+  RETURN_IF_ERROR(parts->MakeCache(options));
+  parts->Describe();
+  parts->Start(options, store, clock);
+  return std::unique_ptr<DecodeRuntime>(new DecodeRuntime(std::move(parts)));
+}
+
+DecodeRuntime::DecodeRuntime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+DecodeRuntime::~DecodeRuntime() = default;
+
+grpc::Service* DecodeRuntime::service() { return parts_->service.get(); }
+const DecodeInfo& DecodeRuntime::info() const { return parts_->info; }
+EngineStats DecodeRuntime::stats() const { return parts_->engine->stats(); }
+bool DecodeRuntime::Drain(absl::Time deadline) { return parts_->engine->Drain(deadline); }
+
+}  // namespace tessera::decode

@@ -1,0 +1,270 @@
+#include "services/decode/generate_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/request.h"
+#include "common/rpc/status.h"
+#include "services/decode/translate.h"
+
+namespace tessera::decode {
+namespace {
+
+constexpr size_t kWarmTextBytes = 1024;
+
+absl::Status NoMoreRows() {
+  return base::Error(absl::StatusCode::kFailedPrecondition, "ROWS_MISSING",
+                     "rows are missing, and the client has closed its side of the call");
+}
+
+absl::Status ClientGone() {
+  return base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled");
+}
+
+}  // namespace
+
+GenerateCall* GenerateCall::Start(const GenerateParts& parts,
+                                  grpc::CallbackServerContext& context) {
+  const absl::Time now = parts.clock.Now();
+  const rpc::RequestContext request = rpc::AcceptRequest(context, now, parts.deadline_cap);
+  std::shared_ptr<GenerateCall> call(new GenerateCall(parts, now, request.deadline));
+  call->self_ = call;
+  call->StartRead(&call->request_);
+  return call.get();
+}
+
+GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival, absl::Time deadline)
+    : parts_(parts), arrival_(arrival), deadline_(deadline) {
+  text_.reserve(kWarmTextBytes);
+}
+
+// ------------------------------------------------------------------ reads
+
+void GenerateCall::OnReadDone(bool ok) {
+  if (!ok) return OnReadsClosed();
+  switch (request_.kind_case()) {
+    case v1::DecodeServiceGenerateRequest::kStart:
+      OnStart(std::move(*request_.mutable_start()));
+      break;
+    case v1::DecodeServiceGenerateRequest::kRowsReady:
+      OnRowsReady(request_.rows_ready());
+      break;
+    case v1::DecodeServiceGenerateRequest::KIND_NOT_SET:
+      Abort(base::BadField("kind", "REQUEST_EMPTY", "a request is neither start nor rows_ready"));
+      break;
+  }
+  {
+    base::MutexLock lock(mutex_);
+    if (finished_) return;
+  }
+  StartRead(&request_);
+}
+
+void GenerateCall::OnStart(v1::DecodeStart start) {
+  bool repeated = false;
+  {
+    base::MutexLock lock(mutex_);
+    repeated = std::exchange(started_, true);
+  }
+  if (repeated) return Abort(base::BadField("start", "START_REPEATED", "a call has one start"));
+  auto task = [self = shared_from_this(), start = std::move(start)] { self->Prepare(start); };
+  if (!parts_.prompt_threads.TryPush(std::move(task))) {
+    Abort(base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                                      "too many prompts wait to be read; ask again later"),
+                          absl::Seconds(1)));
+  }
+}
+
+void GenerateCall::OnRowsReady(const v1::RowsReady& rows) {
+  std::vector<int32_t> pictures;
+  for (const uint32_t picture : rows.images()) pictures.push_back(static_cast<int32_t>(picture));
+  SequenceId id = 0;
+  {
+    base::MutexLock lock(mutex_);
+    if (awaited_.empty()) return;  // nobody waits for rows
+    id = *id_;
+    for (const int32_t picture : pictures) {
+      awaited_.erase(std::remove(awaited_.begin(), awaited_.end(), picture), awaited_.end());
+    }
+  }
+  parts_.engine.RowsReady(id, std::move(pictures));
+}
+
+void GenerateCall::OnReadsClosed() {
+  bool started = false;
+  {
+    base::MutexLock lock(mutex_);
+    reads_closed_ = true;
+    started = started_;
+    if (started && awaited_.empty()) return;
+  }
+  Abort(started ? NoMoreRows()
+                : base::BadField("start", "REQUEST_EMPTY", "the call ended without a start"));
+}
+
+void GenerateCall::OnCancel() { Abort(ClientGone()); }
+
+// ------------------------------------------------------------------ prompt
+
+void GenerateCall::Prepare(const v1::DecodeStart& start) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!abort_.ok()) return;  // concluded already
+  }
+  if (absl::Status status = Submit(start); !status.ok()) Conclude(std::move(status));
+}
+
+absl::Status GenerateCall::Submit(const v1::DecodeStart& start) {
+  ASSIGN_OR_RETURN(AskedFor asked, ParseStart(start, parts_.row_width));
+  ASSIGN_OR_RETURN(const PromptPlan plan, parts_.prompts.Build(asked.messages, asked.images));
+  Request request = ToRequest(asked, plan);
+  request.arrival = arrival_;
+  request.deadline = deadline_;
+  request.sink = shared_from_this();
+  stream_ = std::make_unique<TextStream>(parts_.tokenizer, std::move(asked.stops));
+  ASSIGN_OR_RETURN(const Admission admission, parts_.engine.Submit(std::move(request)));
+  // The client may have gone before there was anything to cancel.
+  absl::Status abort;
+  {
+    base::MutexLock lock(mutex_);
+    abort = abort_;
+  }
+  if (!abort.ok()) parts_.engine.Cancel(admission.id, std::move(abort));
+  return absl::OkStatus();
+}
+
+// ------------------------------------------------------------------ engine
+
+void GenerateCall::OnAccepted(const Admission& admission) {
+  base::MutexLock lock(mutex_);
+  id_ = admission.id;
+  admission_ = admission;
+  ScheduleDelivery();
+}
+
+void GenerateCall::OnNeedRows(absl::Span<const int32_t> pictures) {
+  bool closed = false;
+  SequenceId id = 0;
+  {
+    base::MutexLock lock(mutex_);
+    awaited_.assign(pictures.begin(), pictures.end());
+    need_rows_ = awaited_;
+    closed = reads_closed_;
+    id = *id_;
+    ScheduleDelivery();
+  }
+  if (closed) parts_.engine.Cancel(id, NoMoreRows());
+}
+
+SinkAnswer GenerateCall::OnTokens(absl::Span<const int32_t> ids) {
+  base::MutexLock lock(mutex_);
+  const bool stopped = stream_->Push(ids, text_);
+  if (!text_.empty()) ScheduleDelivery();
+  if (stopped) return SinkAnswer::kStop;
+  return text_.size() > parts_.sink_bytes ? SinkAnswer::kFull : SinkAnswer::kContinue;
+}
+
+void GenerateCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
+  base::MutexLock lock(mutex_);
+  if (status.ok()) {
+    stream_->Finish(text_);
+    end_ = ToDecodeEnd(outcome, stream_->stop());
+  }
+  status_ = status;
+  ScheduleDelivery();
+}
+
+// ------------------------------------------------------------------ the end
+
+// The client or the stream failed: the engine ends the answer, or nobody has begun it.
+void GenerateCall::Abort(absl::Status status) {
+  std::optional<SequenceId> id;
+  {
+    base::MutexLock lock(mutex_);
+    if (!abort_.ok()) return;
+    abort_ = status;
+    id = id_;
+  }
+  if (id.has_value()) return parts_.engine.Cancel(*id, std::move(status));
+  Conclude(std::move(status));
+}
+
+// The call ends with `status` unless it has ended in another way.
+void GenerateCall::Conclude(absl::Status status) {
+  base::MutexLock lock(mutex_);
+  if (status_.has_value()) return;
+  status_ = std::move(status);
+  ScheduleDelivery();
+}
+
+void GenerateCall::OnDone() { self_.reset(); }
+
+// ------------------------------------------------------------------ writes
+
+void GenerateCall::ScheduleDelivery() {
+  if (scheduled_ || writing_ || finished_) return;
+  scheduled_ = true;
+  parts_.delivery.Schedule(shared_from_this());
+}
+
+void GenerateCall::OnWriteDone(bool ok) {
+  {
+    base::MutexLock lock(mutex_);
+    writing_ = false;
+  }
+  if (!ok) Abort(ClientGone());
+  Deliver();
+}
+
+// Starts the next write, or the end, unless one is under way.
+void GenerateCall::Deliver() {
+  grpc::Status status;
+  bool has_response = false;
+  bool finish = false;
+  {
+    base::MutexLock lock(mutex_);
+    scheduled_ = false;
+    if (writing_ || finished_) return;
+    has_response = TakeResponse();
+    finish = status_.has_value() && (!has_response || response_.has_end());
+    if (!has_response && !finish) return;
+    writing_ = true;
+    finished_ = finish;
+    if (finish) status = rpc::ToGrpc(*status_);
+  }
+  // Only who set writing_ gets here, and the reactor lives until Finish is through.
+  if (!finish) {
+    StartWrite(&response_);
+  } else if (has_response) {
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), status);
+  } else {
+    Finish(status);
+  }
+}
+
+// Moves what is next into response_; false when there is nothing, or nobody to read it.
+bool GenerateCall::TakeResponse() {
+  response_.Clear();
+  if (!abort_.ok()) return false;
+  if (admission_.has_value()) {
+    response_.mutable_accepted()->set_prompt_tokens(admission_->prompt_tokens);
+    response_.mutable_accepted()->set_blocks(admission_->blocks);
+    admission_.reset();
+  } else if (!need_rows_.empty()) {
+    for (const int32_t picture : need_rows_) response_.mutable_need_rows()->add_images(picture);
+    need_rows_.clear();
+  } else if (!text_.empty()) {
+    response_.mutable_piece()->set_text(text_);
+    text_.clear();
+  } else if (end_.has_value()) {
+    *response_.mutable_end() = *std::move(end_);
+    end_.reset();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace tessera::decode

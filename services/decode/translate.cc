@@ -1,0 +1,181 @@
+#include "services/decode/translate.h"
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "services/decode/stream/stop_matcher.h"
+
+namespace tessera::decode {
+namespace {
+
+constexpr int64_t kDefaultMaxTokens = 256;
+
+absl::Status ParseMessage(const v1::DecodeMessage& message, const std::string& field,
+                          uint32_t& images, Message& out) {
+  out.role = message.role();
+  for (int i = 0; i < message.parts_size(); ++i) {
+    const v1::DecodePart& part = message.parts(i);
+    const std::string name = absl::StrCat(field, ".parts[", i, "]");
+    switch (part.kind_case()) {
+      case v1::DecodePart::kText:
+        out.parts.push_back({Part::kText, part.text()});
+        break;
+      case v1::DecodePart::kImage:
+        if (part.image() != images) {
+          return base::BadField(name, "IMAGE_ORDER",
+                                absl::StrCat(name, " is picture ", part.image(), "; picture ",
+                                             images, " comes next: each is used once, in order"));
+        }
+        ++images;
+        out.parts.push_back({Part::kImage, std::string()});
+        break;
+      case v1::DecodePart::KIND_NOT_SET:
+        return base::BadField(name, "PART_EMPTY",
+                              absl::StrCat(name, " is neither text nor picture"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseMessages(const v1::DecodeStart& start, AskedFor& asked) {
+  if (start.messages().empty()) {
+    return base::BadField("messages", "MESSAGES_EMPTY", "at least one message is needed");
+  }
+  uint32_t images = 0;
+  for (int i = 0; i < start.messages_size(); ++i) {
+    RETURN_IF_ERROR(ParseMessage(start.messages(i), absl::StrCat("messages[", i, "]"), images,
+                                 asked.messages.emplace_back()));
+  }
+  if (static_cast<int>(images) == start.images_size()) return absl::OkStatus();
+  return base::BadField("images", "IMAGE_COUNT",
+                        absl::StrCat("the messages use ", images, " pictures; ",
+                                     start.images_size(), " references came with them"));
+}
+
+absl::Status ParseImages(const v1::DecodeStart& start, int64_t row_width, AskedFor& asked) {
+  for (int i = 0; i < start.images_size(); ++i) {
+    const v1::ImageRef& ref = start.images(i);
+    const std::string field = absl::StrCat("images[", i, "]");
+    absl::StatusOr<store::EmbeddingKey> key = store::EmbeddingKey::FromBytes(ref.key());
+    if (!key.ok()) {
+      return base::WithField(base::Annotate(key.status(), field), absl::StrCat(field, ".key"));
+    }
+    if (ref.width() != row_width) {
+      return base::BadField(absl::StrCat(field, ".width"), "ROWS_MISMATCH",
+                            absl::StrCat(field, " has rows of ", ref.width(),
+                                         " columns; this model takes ", row_width));
+    }
+    if (ref.rows() == 0 || ref.rows() > uint32_t{std::numeric_limits<int32_t>::max()}) {
+      return base::BadField(absl::StrCat(field, ".rows"), "ROWS_MISMATCH",
+                            absl::StrCat(field, " has ", ref.rows(), " rows"));
+    }
+    asked.keys.push_back(*key);
+    asked.images.push_back({int64_t{ref.rows()}});
+  }
+  return absl::OkStatus();
+}
+
+uint64_t DrawSeed() {
+  uint64_t seed = 0;
+  const std::string bytes = base::RandomBytes(sizeof(seed));
+  std::memcpy(&seed, bytes.data(), sizeof(seed));
+  return seed;
+}
+
+absl::Status ParseOptions(const v1::GenerationOptions& options, AskedFor& asked) {
+  if (options.has_max_tokens() && options.max_tokens() == 0) {
+    return base::BadField("options.max_tokens", "MAX_TOKENS_INVALID",
+                          "options.max_tokens is 0; it must be at least 1");
+  }
+  asked.max_tokens = options.has_max_tokens() ? options.max_tokens() : kDefaultMaxTokens;
+  SamplingOptions& sampling = asked.sampling;
+  if (options.has_temperature()) sampling.temperature = options.temperature();
+  if (options.has_top_k()) sampling.top_k = options.top_k();
+  if (options.has_top_p()) sampling.top_p = options.top_p();
+  if (options.has_min_p()) sampling.min_p = options.min_p();
+  sampling.seed = options.has_seed() ? options.seed() : DrawSeed();
+  RETURN_IF_ERROR(Validate(sampling));
+  if (options.stop_size() <= static_cast<int>(kMaxStops)) {
+    asked.stops.assign(options.stop().begin(), options.stop().end());
+    return ValidateStops(asked.stops);
+  }
+  return ValidateStops(std::vector<std::string>(options.stop_size()));
+}
+
+v1::CacheTier ToTier(RowTier tier) {
+  switch (tier) {
+    case RowTier::kNone:
+      return v1::CACHE_TIER_UNSPECIFIED;
+    case RowTier::kLocal:
+      return v1::CACHE_TIER_LOCAL;
+    case RowTier::kComputed:
+      return v1::CACHE_TIER_COMPUTED;
+  }
+  return v1::CACHE_TIER_UNSPECIFIED;
+}
+
+}  // namespace
+
+absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_width) {
+  AskedFor asked;
+  RETURN_IF_ERROR(ParseMessages(start, asked));
+  RETURN_IF_ERROR(ParseImages(start, row_width, asked));
+  RETURN_IF_ERROR(ParseOptions(start.options(), asked));
+  return asked;
+}
+
+Request ToRequest(const AskedFor& asked, const PromptPlan& plan) {
+  Request request;
+  request.ids.reserve(plan.ids.size());
+  for (const Segment& segment : plan.segments) {
+    if (!segment.is_image) {
+      request.ids.insert(request.ids.end(), segment.ids.begin(), segment.ids.end());
+      continue;
+    }
+    CHECK_EQ(static_cast<size_t>(segment.image), request.pictures.size());
+    PromptPicture& picture = request.pictures.emplace_back();
+    picture.key = asked.keys[segment.image];
+    picture.first_token = static_cast<int32_t>(request.ids.size());
+    picture.rows = static_cast<int32_t>(segment.rows);
+    request.ids.insert(request.ids.end(), segment.rows, -1);
+  }
+  request.sampling = asked.sampling;
+  request.max_tokens = asked.max_tokens;
+  return request;
+}
+
+v1::DecodeEnd ToDecodeEnd(const Outcome& outcome, absl::string_view stop) {
+  v1::DecodeEnd end;
+  const bool stopped = outcome.finish == FinishReason::kStop || !stop.empty();
+  end.set_finish_reason(stopped ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH);
+  end.set_stop_reason(std::string(stop));
+  v1::Usage& usage = *end.mutable_usage();
+  usage.set_prompt_tokens(outcome.prompt_tokens);
+  usage.set_image_tokens(outcome.image_tokens);
+  usage.set_cached_tokens(outcome.cached_tokens);
+  usage.set_output_tokens(outcome.output_tokens);
+  v1::StageSeconds& stages = *end.mutable_stages();
+  stages.set_queue_seconds(absl::ToDoubleSeconds(outcome.queue));
+  stages.set_fetch_seconds(absl::ToDoubleSeconds(outcome.fetch));
+  stages.set_prefill_seconds(absl::ToDoubleSeconds(outcome.prefill));
+  stages.set_generation_seconds(absl::ToDoubleSeconds(outcome.generation));
+  for (const PictureOutcome& picture : outcome.pictures) {
+    v1::ImageReceipt& image = *end.add_images();
+    image.set_cache(ToTier(picture.tier));
+    image.set_rows(picture.rows);
+    image.set_rows_kept(picture.rows);
+    image.set_bytes_moved(picture.bytes_moved);
+  }
+  end.set_kv_blocks_new(outcome.kv_blocks_new);
+  end.set_kv_blocks_reused(outcome.kv_blocks_reused);
+  return end;
+}
+
+}  // namespace tessera::decode

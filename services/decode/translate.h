@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/decode/engine/request.h"
+#include "services/decode/prompt/prompt_builder.h"
+#include "tessera/v1/decode.pb.h"
+
+// Messages of the wire to what decode works with, and back: nothing else happens here.
+namespace tessera::decode {
+
+// A DecodeStart that is well formed.
+struct AskedFor {
+  std::vector<Message> messages;
+  std::vector<PromptImage> images;        // in the order of the parts
+  std::vector<store::EmbeddingKey> keys;  // of the images
+  SamplingOptions sampling;               // the seed is drawn where none was given
+  int64_t max_tokens = 256;
+  std::vector<std::string> stops;
+};
+
+// INVALID_ARGUMENT names the field. `row_width`: columns of a picture's row.
+absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_width);
+
+// What the engine gets; sink and times are the caller's. REQUIRES: `plan` was built from `asked`.
+Request ToRequest(const AskedFor& asked, const PromptPlan& plan);
+
+// `stop`: the stop text that ended the answer; empty when none did.
+v1::DecodeEnd ToDecodeEnd(const Outcome& outcome, absl::string_view stop);
+
+}  // namespace tessera::decode
