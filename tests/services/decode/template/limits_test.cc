@@ -59,7 +59,7 @@ TEST(TemplateLimits, NestedCallsEnd) {
       "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}");
 }
 
-TEST(TemplateLimits, ASmallStackIsEnough) {
+TEST(TemplateLimits, ATypicalThreadsStackIsEnough) {
   absl::Status status;
   std::thread([&status] {
     status = RunTemplate(
