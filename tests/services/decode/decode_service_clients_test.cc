@@ -1,0 +1,129 @@
+// Clients that go away, do not read, wait too long, or come in crowds.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.h"
+#include "tests/services/decode/decode_service_fixture.h"
+
+namespace tessera::decode {
+namespace {
+
+using testing::FakeRecord;
+
+TEST_F(DecodeServiceTest, AClientThatGoesAwayFreesItsBlocks) {
+  Start(1 << 20, /*stops=*/false);
+  for (int round = 0; round < 20; ++round) {
+    grpc::ClientContext context;
+    auto stream = stub_->Generate(&context);
+    Send(*stream, TextStart("Tell me everything.", 200));
+    v1::DecodeServiceGenerateResponse response;
+    for (int i = 0; i < round % 4; ++i) ASSERT_TRUE(stream->Read(&response));
+    context.TryCancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine_->stats().blocks_used, 0);
+}
+
+TEST_F(DecodeServiceTest, AClientThatDoesNotReadIsAbortedAndHoldsNobody) {
+  Start(/*sink_bytes=*/20, /*stops=*/false);
+  grpc::ClientContext context;
+  auto slow = stub_->Generate(&context);
+  Send(*slow, TextStart("Tell me everything.", 200));
+  while (engine_->stats().finished_abort == 0) std::this_thread::yield();
+  EXPECT_EQ(engine_->stats().blocks_used, 0);
+  const Answer answer = ReadAll(*slow);
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::ReasonOf(answer.status), "SLOW_CLIENT");
+}
+
+TEST_F(DecodeServiceTest, ADeadlineEndsACallThatWaitsForRows) {
+  Start();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+  auto stream = stub_->Generate(&context);
+  v1::DecodeStart start = TextStart("What is this?");
+  AddPicture(*FakeRecord(1, 5), start);
+  Send(*stream, start);
+  EXPECT_EQ(ReadAll(*stream, [](const v1::NeedRows&) {}).status.code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
+}
+
+TEST_F(DecodeServiceTest, ShuttingDownEndsSilentCalls) {
+  Start();
+  grpc::ClientContext silent_context;
+  auto silent = stub_->Generate(&silent_context);
+  grpc::ClientContext waiting_context;
+  auto waiting = stub_->Generate(&waiting_context);
+  v1::DecodeStart start = TextStart("What is this?");
+  AddPicture(*FakeRecord(1, 5), start);
+  Send(*waiting, start);
+  v1::DecodeServiceGenerateResponse response;
+  ASSERT_TRUE(waiting->Read(&response));
+  server_->Shutdown(absl::Milliseconds(10));
+  EXPECT_FALSE(silent->Finish().ok());
+  while (waiting->Read(&response)) {
+  }
+  EXPECT_FALSE(waiting->Finish().ok());
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
+}
+
+TEST_F(DecodeServiceTest, ADrainingServiceRefusesWithUnavailable) {
+  Start();
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
+  const Answer answer = Ask(TextStart("What is this?"));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(base::ReasonOf(answer.status), "DRAINING");
+  EXPECT_TRUE(base::RetryOf(answer.status).has_value());
+}
+
+TEST_F(DecodeServiceTest, ManyClientsThatComeAndGoLeaveNothingBehind) {
+  Start();
+  for (uint8_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(store_.Put(FakeRecord(i, 4), absl::ZeroDuration()).ok());
+  }
+  std::atomic<int> answered{0};
+  const auto client = [&](uint32_t seed) {
+    std::mt19937 random(seed);
+    for (int i = 0; i < 40; ++i) {
+      v1::DecodeStart start = TextStart("What is on shelf " + std::to_string(random() % 9) + "?");
+      const uint8_t picture = static_cast<uint8_t>(random() % 4);  // 3 is in no tier
+      std::vector<store::RecordPtr> records = {FakeRecord(picture, 4)};
+      AddPicture(*records[0], start);
+      grpc::ClientContext context;
+      auto stream = stub_->Generate(&context);
+      Send(*stream, start);
+      if (random() % 2 == 0 || picture == 3) {
+        v1::DecodeServiceGenerateResponse response;
+        for (int reads = static_cast<int>(random() % 2); reads > 0; --reads) {
+          if (!stream->Read(&response)) break;
+        }
+        context.TryCancel();
+        stream->Finish();
+        continue;
+      }
+      stream->WritesDone();
+      const Answer answer = ReadAll(*stream);
+      EXPECT_TRUE(answer.status.ok()) << answer.status;
+      EXPECT_EQ(answer.text, Expected(start, records));
+      ++answered;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) threads.emplace_back(client, t);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(answered.load(), 50);
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine_->stats().blocks_used, 0);
+}
+
+}  // namespace
+}  // namespace tessera::decode
