@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -53,6 +54,10 @@ std::string BytesText(size_t bytes) {
   return absl::StrCat(bytes, " B");
 }
 
+std::string EnvironmentName(const std::string& flag) {
+  return absl::StrCat("TESSERA_", absl::AsciiStrToUpper(flag));
+}
+
 CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name, size_t& target,
                           const std::string& help) {
   return app
@@ -65,7 +70,7 @@ CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name, size_t& target
             target = *bytes;
           },
           help)
-      ->envname("TESSERA_" + CLI::detail::to_upper(name))
+      ->envname(EnvironmentName(name))
       ->default_str(BytesText(target))
       ->type_name("BYTES");
 }
@@ -84,7 +89,7 @@ CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Durat
             target = value;
           },
           help)
-      ->envname("TESSERA_" + CLI::detail::to_upper(name))
+      ->envname(EnvironmentName(name))
       ->default_str(absl::FormatDuration(target))
       ->type_name("TIME");
 }

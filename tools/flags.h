@@ -16,11 +16,14 @@ absl::StatusOr<size_t> ParseBytes(const std::string& text);
 // "64 MiB", rounded down to what reads well.
 std::string BytesText(size_t bytes);
 
+// "TESSERA_MAX_SEQUENCES" for "max_sequences".
+std::string EnvironmentName(const std::string& flag);
+
 // --name, $TESSERA_NAME. `target` holds the default.
 template <typename T>
 CLI::Option* AddFlag(CLI::App& app, const std::string& name, T& target, const std::string& help) {
   return app.add_option("--" + name, target, help)
-      ->envname("TESSERA_" + CLI::detail::to_upper(name))
+      ->envname(EnvironmentName(name))
       ->capture_default_str();
 }
 CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name, size_t& target,

@@ -75,7 +75,8 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
 }
 
 void LocalServer::Drain(absl::Duration timeout) {
-  if (gateway_server_ != nullptr) {
+  if (gateway_server_ != nullptr && !drained_) {
+    drained_ = true;
     const absl::Time deadline = base::RealClock().Now() + timeout;
     gateway_server_->SetReady(false);
     gateway_->Drain(timeout);

@@ -53,6 +53,7 @@ class LocalServer {
  private:
   LocalServer() = default;
 
+  bool drained_ = false;
   // In the order of birth; what is below uses what is above.
   std::unique_ptr<metrics::Metrics> metrics_;
   std::unique_ptr<base::ComputePool> pool_;

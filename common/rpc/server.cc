@@ -85,6 +85,7 @@ std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
 }
 
 void Server::SetReady(bool ready) {
+  if (server_ == nullptr) return;
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   health->SetServingStatus("", ready);
   health->SetServingStatus("readiness", ready);

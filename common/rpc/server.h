@@ -31,10 +31,10 @@ class Server {
   ~Server();
 
   int port() const { return port_; }
-  // For the services of one process: the same calls without a socket.
+  // For the services of one process: the same calls without a socket. REQUIRES: not shut down.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
-  // Readiness, "" and the services' names; liveness stays as it is.
+  // Readiness, "" and the services' names; liveness stays as it is. Nothing after Shutdown.
   void SetReady(bool ready);
   // Not ready, no new calls; running ones are cancelled at `deadline` from now. Returns when all
   // have ended. Idempotent.

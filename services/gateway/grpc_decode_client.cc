@@ -5,6 +5,7 @@
 
 #include "common/base/mutex.h"
 #include "common/rpc/status.h"
+#include "services/gateway/call_tracker.h"
 #include "tessera/v1/decode.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -17,7 +18,8 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
                            public DecodeCall,
                            public std::enable_shared_from_this<GenerateCall> {
  public:
-  explicit GenerateCall(std::shared_ptr<DecodeEvents> events) : events_(std::move(events)) {}
+  GenerateCall(CallTracker& tracker, std::shared_ptr<DecodeEvents> events)
+      : token_(tracker), events_(std::move(events)) {}
 
   void Start(v1::DecodeService::Stub& stub, const v1::DecodeStart& start,
              const rpc::RequestContext& request, absl::Time now) {
@@ -95,6 +97,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     StartWrite(&outgoing_.front());
   }
 
+  const CallTracker::Token token_;  // first: goes last
   std::shared_ptr<DecodeEvents> events_;
   grpc::ClientContext context_;
   v1::DecodeServiceGenerateResponse read_;
@@ -116,14 +119,15 @@ class GrpcDecodeClient final : public DecodeClient {
   std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
                                        const rpc::RequestContext& request,
                                        std::shared_ptr<DecodeEvents> events) override {
-    auto call = std::make_shared<GenerateCall>(std::move(events));
+    auto call = std::make_shared<GenerateCall>(tracker_, std::move(events));
     call->Start(*stub_, start, request, clock_.Now());
     return call;
   }
 
  private:
-  const std::unique_ptr<v1::DecodeService::Stub> stub_;
+  const std::unique_ptr<v1::DecodeService::Stub> stub_;  // holds the channel
   const base::Clock& clock_;
+  CallTracker tracker_;  // last: waits for the calls first
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/mutex.h"
 #include "common/rpc/status.h"
+#include "services/gateway/call_tracker.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -20,8 +21,8 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
                          public Call,
                          public std::enable_shared_from_this<EncodeCall> {
  public:
-  EncodeCall(Picture picture, VisionClient::EncodeDone done)
-      : picture_(std::move(picture)), done_(std::move(done)) {}
+  EncodeCall(CallTracker& tracker, Picture picture, VisionClient::EncodeDone done)
+      : token_(tracker), picture_(std::move(picture)), done_(std::move(done)) {}
 
   void Start(v1::VisionService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
     self_ = shared_from_this();
@@ -104,6 +105,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     StartWrite(&write_);
   }
 
+  const CallTracker::Token token_;  // first: goes last
   const Picture picture_;
   VisionClient::EncodeDone done_;
   grpc::ClientContext context_;
@@ -126,14 +128,15 @@ class GrpcVisionClient final : public VisionClient {
 
   std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
                                EncodeDone done) override {
-    auto call = std::make_shared<EncodeCall>(picture, std::move(done));
+    auto call = std::make_shared<EncodeCall>(tracker_, picture, std::move(done));
     call->Start(*stub_, request, clock_.Now());
     return call;
   }
 
  private:
-  const std::unique_ptr<v1::VisionService::Stub> stub_;
+  const std::unique_ptr<v1::VisionService::Stub> stub_;  // holds the channel
   const base::Clock& clock_;
+  CallTracker tracker_;  // last: waits for the calls first
 };
 
 }  // namespace

@@ -88,7 +88,7 @@ class AskTest(unittest.TestCase):
                                   stdin="What is the price on row 2?\n")
         self.assertEqual(code, 0, err)
         answer = json.loads(out)
-        self.assertEqual(answer["text"], "37")
+        self.assertEqual(answer["text"].strip(), "37")
         self.assertEqual(answer["finish_reason"], "stop")
         self.assertEqual(answer["usage"]["image_tokens"], 256)
         stages = answer["receipt"]
@@ -100,7 +100,7 @@ class AskTest(unittest.TestCase):
         code, out, err = run("ask", "--model", MODEL, "--image", PICTURE, "--receipt",
                              "What is the price on row 2?")
         self.assertEqual(code, 0, err)
-        self.assertTrue(out.startswith("37\n"), out)
+        self.assertTrue(out.strip().startswith("37\n"), out)
         self.assertIn("COMPUTED", out)
 
     def test_a_bad_picture_is_refused_and_the_next_works(self):

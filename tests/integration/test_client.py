@@ -68,7 +68,7 @@ class AnswerTest(Base):
     def test_the_second_question_costs_no_picture(self):
         first = self.stub.Generate(request("What is the price on row 3?", OTHER))
         second = self.stub.Generate(request(QUESTION, OTHER))
-        self.assertEqual(second.text, "25")
+        self.assertEqual(second.text.strip(), "25")
         self.assertEqual(first.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
         self.assertGreater(first.receipt.stages.encode_seconds, 0)
         self.assertIn(second.receipt.images[0].cache,
@@ -160,7 +160,7 @@ class ErrorTest(Base):
         # Bytes behind a JPEG's end are legal, so this is a good picture of exactly the limit.
         limit = 2 << 20
         good = self.stub.Generate(request(QUESTION, PICTURE.ljust(limit, b"\0")), timeout=60)
-        self.assertEqual(good.text, "37")
+        self.assertEqual(good.text.strip(), "37")
         error = self.refused(self.stub.Generate, request(QUESTION, PICTURE.ljust(limit + 1, b"\0")))
         self.assertEqual(self.details(error)["ErrorInfo"].reason, "IMAGE_TOO_LARGE")
         error = self.refused(self.stub.Generate, request(QUESTION, PICTURE.ljust(4 << 20, b"\0")))
@@ -182,7 +182,7 @@ class ErrorTest(Base):
             self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, bad)
         only_picture = self.stub.Generate(request(None, PICTURE), timeout=60)
         self.assertGreater(only_picture.usage.prompt_tokens, 256)
-        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text, "37")
+        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text.strip(), "37")
 
     def test_text_that_is_no_utf8_is_refused_inside_grpc(self):
         raw = self.channel.unary_unary("/tessera.v1.GatewayService/Generate")
@@ -190,13 +190,13 @@ class ErrorTest(Base):
         body = b"\x12\x0d\x0a\x04user\x12\x05\x0a\x03a\xffb"
         error = self.refused(raw, body)
         self.assertIn(error.code(), (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT))
-        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text, "37")
+        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text.strip(), "37")
 
     def test_a_short_deadline_is_kept(self):
         with self.assertRaises(grpc.RpcError) as caught:
             self.stub.Generate(request("Describe the shelf.", OTHER), timeout=0.001)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
-        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text, "37")
+        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text.strip(), "37")
 
 
 class OperationsTest(Base):
@@ -226,7 +226,7 @@ class DrainTest(unittest.TestCase):
             text = next(stream).text
             server.process.send_signal(signal.SIGTERM)
             text += "".join(event.text for event in stream)
-            self.assertTrue(text.startswith("Row 1:"), text)
+            self.assertTrue(text.strip().startswith("Row 1:"), text)
             self.assertTrue(text.endswith("."), text)
             self.assertEqual(server.process.wait(60), 0)
             with self.assertRaises(grpc.RpcError) as caught:
@@ -257,7 +257,7 @@ class DrainTest(unittest.TestCase):
                 if i % 3:
                     next(stream)
                 stream.cancel()
-            self.assertEqual(stub.Generate(request(QUESTION, PICTURE), timeout=60).text, "37")
+            self.assertEqual(stub.Generate(request(QUESTION, PICTURE), timeout=60).text.strip(), "37")
             self.assertEqual(server.terminate(), 0)
 
 

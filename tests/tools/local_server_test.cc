@@ -1,0 +1,119 @@
+#include "tools/local_server.h"
+
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/rpc/status.h"
+#include "tessera/v1/gateway.grpc.pb.h"
+
+namespace tessera::tools {
+namespace {
+
+constexpr char kModel[] = "models/shelf-vqa";
+
+LocalServerOptions SomeOptions() {
+  LocalServerOptions options;
+  options.model_dir = kModel;
+  options.reflection = false;
+  return options;
+}
+
+v1::GenerateRequest Question(const std::string& picture, const std::string& text) {
+  v1::GenerateRequest request;
+  v1::Message& message = *request.add_messages();
+  message.set_role("user");
+  message.add_parts()->mutable_image()->mutable_inline_data()->set_data(
+      base::ReadFile(std::string(kModel) + "/" + picture).value());
+  message.add_parts()->set_text(text);
+  return request;
+}
+
+absl::StatusOr<v1::GenerateResponse> Ask(LocalServer& server, const v1::GenerateRequest& request) {
+  grpc::ClientContext context;
+  v1::GenerateResponse response;
+  const auto stub = v1::GatewayService::NewStub(server.Channel());
+  const grpc::Status status = stub->Generate(&context, request, &response);
+  if (!status.ok()) return rpc::FromGrpc(status);
+  return response;
+}
+
+TEST(LocalServerTest, ASecondPictureKeepsTheFirstOnesRows) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  const auto one = Question("demo/shelf1.jpg", "What is the price on row 2?");
+  ASSERT_TRUE(Ask(*server, one).ok());
+  v1::GenerateRequest two = one;
+  *two.mutable_messages(0)->add_parts() = Question("demo/shelf3.jpg", "x").messages(0).parts(0);
+  const auto response = Ask(*server, two);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_NE(response->receipt().images(0).cache(), v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(response->receipt().images(1).cache(), v1::CACHE_TIER_COMPUTED);
+}
+
+TEST(LocalServerTest, TheSameQuestionAboutAnotherPictureIsAboutThatPicture) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  for (const auto& [picture, price] :
+       {std::pair("demo/shelf1.jpg", " 37"), std::pair("demo/shelf3.jpg", " 25"),
+        std::pair("demo/shelf1.jpg", " 37")}) {
+    const auto response = Ask(*server, Question(picture, "What is the price on row 2?"));
+    ASSERT_TRUE(response.ok()) << response.status();
+    EXPECT_EQ(response->text(), price) << picture;
+  }
+}
+
+TEST(LocalServerTest, RowsThatWereEvictedAreMadeAgain) {
+  LocalServerOptions options = SomeOptions();
+  options.embedding_store_bytes = 200 << 10;  // room for one picture
+  const auto server = LocalServer::Start(std::move(options)).value();
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(Ask(*server, Question("demo/shelf1.jpg", "What is the price on row 2?"))->text(),
+              " 37");
+    EXPECT_EQ(Ask(*server, Question("demo/shelf3.jpg", "What is the price on row 2?"))->text(),
+              " 25");
+  }
+}
+
+TEST(LocalServerTest, ConcurrentQuestionsGetTheAnswersTheyGetAlone) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < 8; ++i) {
+    requests.push_back(Question(i % 2 ? "demo/shelf1.jpg" : "demo/shelf3.jpg",
+                                "What is in row " + std::to_string(1 + i % 3) + ", column " +
+                                    std::to_string(1 + i / 3) + "?"));
+  }
+  std::vector<std::string> alone, together(requests.size());
+  for (const auto& request : requests) alone.push_back(Ask(*server, request)->text());
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    clients.emplace_back([&, i] { together[i] = Ask(*server, requests[i])->text(); });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST(LocalServerTest, BadOptionsAreNamed) {
+  LocalServerOptions options = SomeOptions();
+  options.model_dir = "/no/such";
+  EXPECT_EQ(base::ReasonOf(LocalServer::Start(options).status()), "MODEL_NOT_FOUND");
+  options = SomeOptions();
+  options.decode.device = "tpu";
+  const absl::Status status = LocalServer::Start(options).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("tpu"), absl::string_view::npos);
+  options = SomeOptions();
+  options.image_handle_key_file = "/no/such/key";
+  EXPECT_NE(LocalServer::Start(options).status().message().find("/no/such/key"),
+            absl::string_view::npos);
+}
+
+TEST(LocalServerTest, DrainsTwice) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  server->Drain(absl::Seconds(1));
+  server->Drain(absl::Seconds(1));
+}
+
+}  // namespace
+}  // namespace tessera::tools
