@@ -15,7 +15,7 @@ class UsageTest(unittest.TestCase):
     def test_wrong_usage_ends_with_2_and_says_what(self):
         for args, word in [
             ([], "subcommand"),
-            (["nonsense"], "nonsense"),
+            (["nonsense"], "subcommand"),
             (["serve"], "--model"),
             (["ask"], "question"),
             (["serve", "--model", MODEL, "--kv_cache_bytes", "lots"], "kv_cache_bytes"),

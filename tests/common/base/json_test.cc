@@ -66,7 +66,7 @@ TEST(JsonTest, RefusesWhatIsNoUtf8) {
 
 TEST(JsonTest, RefusesANulWhereverItStands) {
   for (const std::string& text : {std::string("{}\0", 3), std::string("{}\0{}", 5),
-                                 std::string("\"a\0b\"", 5), std::string("\0{}", 3)}) {
+                                  std::string("\"a\0b\"", 5), std::string("\0{}", 3)}) {
     EXPECT_THAT(ErrorOf(text), HasSubstr("NUL"));
   }
 }

@@ -1,8 +1,7 @@
 #include "tests/services/decode/template/json_value.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/status/status.h"
+#include "common/base/json.h"
 
 namespace tessera::decode::jinja {
 namespace {
