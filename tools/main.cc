@@ -86,6 +86,7 @@ int Main(int argc, char** argv) {
       bench_app->add_subcommand("kernel", "kernels beside the machine's measured rates");
   AddFlag(*kernel_app, "device", kernel.device, "cpu or reference");
   AddFlag(*kernel_app, "threads", kernel.threads, "0: what the machine grants");
+  serve.program = argv[0];
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -93,8 +93,8 @@ void PrintReport(const LocalServer& server, const ServeOptions& options,
   const std::string address = absl::StrCat(host, ":", server.port());
   out << "  gRPC            " << address << "\n";
   const std::string model_dir = options.server.model_dir;
-  out << "  try             tessera ask --address " << address << " --image " << model_dir
-      << "/demo/shelf1.jpg --receipt \"What is the price on row 2?\"\n";
+  out << "  try             " << options.program << " ask --address " << address << " --image "
+      << model_dir << "/demo/shelf1.jpg --receipt \"What is the price on row 2?\"\n";
   out << "ready" << std::endl;
 }
 

@@ -23,6 +23,7 @@ struct ServeOptions {
   std::string embedding_store = "memory";
   std::string vision_device;  // empty: --device
   std::string device = "cpu";
+  std::string program = "tessera";  // as it was called, for the command that the report shows
 };
 
 // The flags of the services, for `serve` and for `ask --model`.
