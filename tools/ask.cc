@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status.h"
+#include "common/text/utf8.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 #include "tools/receipt_text.h"
 
@@ -77,8 +78,14 @@ absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out) {
     options.question.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     options.question = std::string(absl::StripTrailingAsciiWhitespace(options.question));
   }
+  if (const absl::Status valid = text::ValidateUtf8(options.question); !valid.ok()) {
+    return base::Annotate(valid, "the question");
+  }
   ASSIGN_OR_RETURN(const v1::GenerateRequest request, MakeRequest(options));
-  if (!options.local) return StreamAnswer(rpc::Connect(options.address), request, options, out);
+  if (!options.local) {
+    if (absl::Status good = rpc::CheckAddress(options.address); !good.ok()) return good;
+    return StreamAnswer(rpc::Connect(options.address), request, options, out);
+  }
   RETURN_IF_ERROR(ApplyServiceFlags(options.serve));
   options.serve.server.grpc_address.clear();
   options.serve.server.reflection = false;

@@ -10,7 +10,10 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/text/tokenizer.h"
 #include "services/decode/model/model_summary.h"
+#include "services/decode/prompt/prompt_builder.h"
+#include "services/decode/template/chat_template.h"
 #include "services/vision/encoder/row_plan.h"
 #include "services/vision/image/image.h"
 #include "services/vision/image/quality.h"
@@ -53,6 +56,26 @@ void PrintVision(const std::string& dir, std::vector<std::string>& unsupported, 
   out << absl::StreamFormat("%-22s %d rows of %d\n", "tokens per picture", t.rows(), t.width());
 }
 
+// Tokenizer and template, and that they agree on pictures.
+void CheckText(const std::string& dir, const decode::DecoderConfig& config,
+               std::vector<std::string>& unsupported) {
+  const auto tokenizer = text::Tokenizer::Load(dir);
+  if (!tokenizer.ok()) {
+    unsupported.push_back(absl::StrCat("tokenizer: ", tokenizer.status().message()));
+    return;
+  }
+  const auto chat_template = decode::ChatTemplate::Load(dir);
+  if (!chat_template.ok()) {
+    unsupported.push_back(absl::StrCat("template: ", chat_template.status().message()));
+    return;
+  }
+  decode::PromptOptions options;
+  options.image_token_id = config.image_token_id;
+  const auto prompts = decode::PromptBuilder::Create(**tokenizer, &*chat_template, options);
+  const absl::Status status = prompts.ok() ? prompts->CheckPictures() : prompts.status();
+  if (!status.ok()) unsupported.push_back(absl::StrCat("prompt: ", status.message()));
+}
+
 absl::Status InspectModel(const std::string& dir, std::ostream& out) {
   ASSIGN_OR_RETURN(const decode::ModelSummary model, decode::Inspect(dir));
   out << absl::StreamFormat("%-22s %s%s\n", "family",
@@ -61,6 +84,7 @@ absl::Status InspectModel(const std::string& dir, std::ostream& out) {
   PrintDecoder(model, out);
   std::vector<std::string> unsupported = model.unsupported;
   PrintVision(dir, unsupported, out);
+  if (model.decoder) CheckText(dir, *model.decoder, unsupported);
   out << absl::StreamFormat("%-22s %d (decoder %d, tower %d, connector %d, other %d)\n",
                             "parameters", model.parameters(), model.decoder_parameters,
                             model.vision_parameters, model.connector_parameters,

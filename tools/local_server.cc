@@ -22,6 +22,18 @@ absl::StatusOr<std::string> HandleKey(const std::string& file) {
   return key;
 }
 
+// A store that cannot hold one record would answer no picture.
+absl::Status CheckStore(const LocalServerOptions& options, const vision::VisionInfo& vision) {
+  constexpr size_t kHeaderBytes = 4096;
+  const size_t record = static_cast<size_t>(vision.rows_per_image * vision.width) *
+                            SizeOf(options.vision.embedding_dtype) +
+                        kHeaderBytes;
+  if (options.embedding_store_bytes >= record) return absl::OkStatus();
+  return base::BadField("embedding_store_bytes", "BAD_OPTION",
+                        absl::StrCat("--embedding_store_bytes is ", options.embedding_store_bytes,
+                                     "; the rows of one picture take ", record));
+}
+
 std::string NameOf(const std::string& model_dir) {
   const std::filesystem::path path(model_dir);
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
@@ -54,6 +66,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
       std::make_unique<store::MemoryStore>(options.embedding_store_bytes, *server->metrics_);
   ASSIGN_OR_RETURN(server->vision_, vision::VisionRuntime::Create(options.vision, *server->pool_,
                                                                   *server->store_, clock));
+  RETURN_IF_ERROR(CheckStore(options, server->vision_->info()));
   ASSIGN_OR_RETURN(server->decode_, decode::DecodeRuntime::Create(options.decode, *server->pool_,
                                                                   *server->store_, clock));
   const rpc::ServerOptions inner = {.address = "", .max_receive_bytes = kInnerMessageBytes};

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -17,9 +18,13 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-// A bad flag is wrong usage, whoever noticed it; all else has failed.
+// A bad flag is wrong usage, whoever noticed it; all else has failed, output that got lost too.
 int Report(const absl::Status& status) {
-  if (status.ok()) return 0;
+  if (status.ok()) {
+    if (std::cout.flush()) return 0;
+    std::cerr << "tessera: the output could not be written\n";
+    return kFailed;
+  }
   const std::string reason = base::ReasonOf(status);
   std::cerr << "tessera: " << absl::StatusCodeToString(status.code())
             << (reason.empty() ? "" : " (" + reason + ")") << ": " << status.message() << "\n";
@@ -108,5 +113,6 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // What gRPC would log comes back as a status; its own lines would only repeat it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of that write, no more
   return tessera::tools::Main(argc, argv);
 }

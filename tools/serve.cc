@@ -25,6 +25,21 @@ absl::Status BadFlag(const std::string& flag, const std::string& value,
                         absl::StrCat("--", flag, " is \"", value, "\"; supported: ", supported));
 }
 
+// NaN fails every comparison: a threshold that is none would never refuse.
+absl::Status CheckLimits(const vision::QualityLimits& limits, const std::string& prefix) {
+  const std::pair<const char*, double> values[] = {{"_sharpness", limits.blur_sharpness},
+                                                   {"_exposure", limits.darker_than},
+                                                   {"_brightness", limits.brighter_than},
+                                                   {"_contrast", limits.flat_contrast},
+                                                   {"_side", limits.small_side}};
+  for (const auto& [name, value] : values) {
+    if (!(value >= 0 && value < 1e9)) {
+      return BadFlag(prefix + name, absl::StrCat(value), "numbers from 0 to 1e9");
+    }
+  }
+  return absl::OkStatus();
+}
+
 void AddVisionFlags(CLI::App& app, ServeOptions& options) {
   vision::VisionOptions& vision = options.server.vision;
   AddFlag(app, "vision_device", options.vision_device, "device of the vision service [--device]");
@@ -64,6 +79,7 @@ void AddGatewayFlags(CLI::App& app, ServeOptions& options) {
           "text put behind the question when a picture's quality is low");
   AddBytesFlag(app, "max_image_bytes", gateway.max_image_bytes, "of one encoded picture");
   AddBytesFlag(app, "max_message_bytes", gateway.max_message_bytes, "of one request");
+  AddBytesFlag(app, "max_upload_bytes", gateway.max_upload_bytes, "of all uploads under way");
   AddFlag(app, "max_images", gateway.max_images, "of one request");
   AddFlag(app, "max_requests", gateway.max_requests, "in flight");
   AddDurationFlag(app, "deadline_cap", gateway.deadline_cap, "a longer deadline becomes this");
@@ -143,6 +159,16 @@ absl::Status ApplyServiceFlags(ServeOptions& options) {
     *dtype = text == "f16" ? DType::kF16 : DType::kF32;
   }
   server.vision.image_limits.max_bytes = server.gateway.max_image_bytes;
+  RETURN_IF_ERROR(CheckLimits(server.vision.quality_thresholds.refuse, "quality_refuse"));
+  RETURN_IF_ERROR(CheckLimits(server.vision.quality_thresholds.warn, "quality_warn"));
+  if (server.vision.image_limits.max_pixels < 1) {
+    return BadFlag("max_image_pixels", absl::StrCat(server.vision.image_limits.max_pixels),
+                   "1 and more");
+  }
+  if (server.vision.image_limits.max_side < 1) {
+    return BadFlag("max_image_side", absl::StrCat(server.vision.image_limits.max_side),
+                   "1 and more");
+  }
   return absl::OkStatus();
 }
 

@@ -1,5 +1,7 @@
 #include "common/base/json.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -152,6 +154,11 @@ absl::StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits)
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  // A pipe or a device may never end, or never begin.
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+  }
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) {
     const int error = errno;

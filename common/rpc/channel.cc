@@ -4,7 +4,25 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+
 namespace tessera::rpc {
+
+// gRPC takes a port modulo 65536; nobody means that.
+absl::Status CheckAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
+    return base::BadField("address", "BAD_OPTION",
+                          absl::StrCat("\"", address,
+                                       "\" is no address: write host:port, port 0 "
+                                       "takes a free one"));
+  }
+  return absl::OkStatus();
+}
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "common/text/json_fields.h"
 #include "common/text/split.h"
@@ -14,6 +15,7 @@
 namespace tessera::text {
 namespace {
 
+constexpr size_t kMaxReplaced = size_t{256} << 20;  // bytes
 constexpr char kSupported[] = "Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip";
 
 MarkedText CopyOf(const MarkedView& text) {
@@ -102,6 +104,12 @@ class ReplaceAll final : public Normalizer {
   ReplaceAll(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   absl::StatusOr<MarkedText> Normalize(const MarkedView& text) const override {
+    // A file whose every match grows a thousandfold must not eat the memory.
+    if (content_.size() > 16 && text.text.size() > kMaxReplaced / content_.size()) {
+      return base::Error(absl::StatusCode::kInvalidArgument, "TEXT_TOO_LONG",
+                         absl::StrCat("the tokenizer's Replace normalizer could make more than ",
+                                      kMaxReplaced, " bytes of this text"));
+    }
     return pattern_.Replace(text, content_);
   }
 

@@ -8,7 +8,7 @@ namespace tessera::decode {
 namespace {
 
 absl::Status Refuse(absl::string_view field, absl::string_view value, absl::string_view allowed) {
-  return base::BadField(field, "OPTION_INVALID",
+  return base::BadField(field, "BAD_OPTION",
                         absl::StrCat(field, " = ", value, "; it must be ", allowed));
 }
 

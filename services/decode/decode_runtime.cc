@@ -74,7 +74,7 @@ absl::StatusOr<int32_t> BlocksIn(size_t bytes, const kernels::KvCacheSpec& one_b
     return static_cast<int32_t>(
         std::min<size_t>(blocks, std::numeric_limits<int32_t>::max() / one_block.block_size));
   }
-  return base::BadField("kv_cache_bytes", "OPTION_INVALID",
+  return base::BadField("kv_cache_bytes", "BAD_OPTION",
                         absl::StrCat("kv_cache_bytes = ", bytes, "; one block of ",
                                      one_block.block_size, " tokens takes ", block_bytes));
 }
@@ -108,6 +108,7 @@ absl::Status DecodeRuntime::Parts::LoadText(const std::string& model_dir) {
   ASSIGN_OR_RETURN(std::vector<int32_t> stop_ids, StopIds(model_dir, config, *tokenizer));
   ASSIGN_OR_RETURN(prompts, PromptBuilder::Create(*tokenizer, &*chat_template,
                                                   PromptOptionsFor(config, stop_ids, *tokenizer)));
+  RETURN_IF_ERROR(prompts->CheckPictures());
   engine_options.scheduler.stop_ids = std::move(stop_ids);
   return absl::OkStatus();
 }

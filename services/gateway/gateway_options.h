@@ -9,11 +9,12 @@
 namespace tessera::gateway {
 
 struct GatewayOptions {
-  std::string model_name;                            // what clients may write as `model`
-  size_t max_image_bytes = 20u << 20;                // of one encoded picture
-  size_t max_message_bytes = 32u << 20;              // of one request
-  int max_images = 16;                               // of one request
-  int max_requests = 256;                            // in flight; beyond it RESOURCE_EXHAUSTED
+  std::string model_name;                // what clients may write as `model`
+  size_t max_image_bytes = 20u << 20;    // of one encoded picture
+  size_t max_message_bytes = 32u << 20;  // of one request
+  size_t max_upload_bytes = 256u << 20;  // of all uploads under way; beyond it RESOURCE_EXHAUSTED
+  int max_images = 16;                   // of one request
+  int max_requests = 256;                // in flight; beyond it RESOURCE_EXHAUSTED
   absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
   size_t known_images = 65536;                       // refs remembered
   absl::Duration handle_ttl = absl::Hours(1);

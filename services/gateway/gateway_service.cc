@@ -1,6 +1,9 @@
 #include "services/gateway/gateway_service.h"
 
+#include <grpcpp/alarm.h>
+
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -76,25 +79,31 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   }
 
   bool OnText(const std::string& text) override {
-    base::MutexLock lock(mutex_);
-    waiting_ += text;
-    if (waiting_.size() > kMaxWaitingText) return false;
+    {
+      base::MutexLock lock(mutex_);
+      waiting_ += text;
+      if (waiting_.size() > kMaxWaitingText) return false;
+    }
     WriteNext();
     return true;
   }
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override {
-    base::MutexLock lock(mutex_);
-    answer_ = nullptr;
-    end_ = status;
-    if (!status.ok()) waiting_.clear();
-    end_response_ = response;
+    {
+      base::MutexLock lock(mutex_);
+      answer_ = nullptr;
+      end_ = status;
+      if (!status.ok()) waiting_.clear();
+      end_response_ = response;
+    }
     limit_.Leave();
     WriteNext();
   }
   void OnWriteDone(bool ok) override {
-    base::MutexLock lock(mutex_);
-    writing_ = false;
-    if (!ok) waiting_.clear();
+    {
+      base::MutexLock lock(mutex_);
+      writing_ = false;
+      if (!ok) waiting_.clear();
+    }
     WriteNext();
   }
   void OnCancel() override {
@@ -108,29 +117,49 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   void OnDone() override { delete this; }
 
  private:
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return;
+  enum class Step { kNothing, kWrite, kWriteAndFinish, kFinish };
+
+  // What comes next, message_ filled for it. Whoever is told to finish is told so once.
+  Step TakeStep(grpc::Status& status) {
+    base::MutexLock lock(mutex_);
+    if (writing_ || finished_) return Step::kNothing;
     if (!waiting_.empty()) {
       writing_ = true;
       message_.set_text(std::move(waiting_));
       waiting_.clear();
-      StartWrite(&message_);
-      return;
+      return Step::kWrite;
     }
-    if (!end_) return;
+    if (!end_) return Step::kNothing;
     finished_ = true;
-    if (!end_->ok()) {
-      Finish(rpc::ToGrpc(*end_));
-      return;
-    }
+    status = rpc::ToGrpc(*end_);
+    if (!end_->ok()) return Step::kFinish;
     *message_.mutable_end() = std::move(end_response_);
-    StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
+    return Step::kWriteAndFinish;
+  }
+
+  // The lock is given back before gRPC is called: once it knows of the end of a cancelled call, it
+  // may delete this object from another thread at any moment.
+  void WriteNext() {
+    grpc::Status status;
+    switch (TakeStep(status)) {
+      case Step::kNothing:
+        return;
+      case Step::kWrite:
+        StartWrite(&message_);
+        return;
+      case Step::kWriteAndFinish:
+        StartWriteAndFinish(&message_, grpc::WriteOptions(), status);
+        return;
+      case Step::kFinish:
+        Finish(status);
+        return;
+    }
   }
 
   InflightLimit& limit_;
+  v1::GenerateStreamResponse message_;  // of whoever TakeStep told to write
   base::Mutex mutex_;
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
-  v1::GenerateStreamResponse message_ ABSL_GUARDED_BY(mutex_);
   std::string waiting_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
@@ -138,46 +167,71 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+// One upload. Whoever is first of the last byte, an error and the deadline ends it.
 class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
  public:
-  UploadReactor(const Answer::Parts& parts, rpc::RequestContext request,
-                v1::UploadImageResponse& response)
+  UploadReactor(const Answer::Parts& parts, UploadBudget& budget, InflightLimit& limit,
+                rpc::RequestContext request, v1::UploadImageResponse& response)
       : parts_(parts),
+        limit_(limit),
         request_(std::move(request)),
         response_(response),
-        upload_(parts.options, "") {
+        upload_(parts.options, budget, "") {
+    const absl::Duration left = request_.deadline - parts_.clock.Now();
+    alarm_.Set(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left),
+               [this](bool due) { OnAlarm(due); });
     StartRead(&message_);
   }
 
   void OnReadDone(bool ok) override {
     if (ok) {
-      const absl::Status status = upload_.Add(message_.data());
-      if (!status.ok()) {
-        Finish(rpc::ToGrpc(status));
-        return;
-      }
+      if (const absl::Status status = upload_.Add(message_.data()); !status.ok())
+        return End(status);
       StartRead(&message_);
       return;
     }
-    if (cancelled_.load()) {
-      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the upload was cancelled"));
-      return;
-    }
+    if (ended_.load()) return;
+    if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
     absl::StatusOr<v1::UploadImageResponse> response =
         upload_.Finish(request_, parts_.resolver, parts_.clock.Now());
-    if (response.ok()) response_ = *std::move(response);
-    Finish(rpc::ToGrpc(response.status()));
+    if (response.ok() && !ended_.load()) response_ = *response;
+    End(response.status());
   }
   void OnCancel() override { cancelled_.store(true); }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    alarm_.Cancel();
+    Release();
+  }
 
  private:
+  void OnAlarm(bool due) {
+    if (due) {
+      End(base::WithFact(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+                                     "the upload was not finished in time"),
+                         "stage", "upload"));
+    }
+    Release();
+  }
+  void End(const absl::Status& status) {
+    if (!ended_.exchange(true)) Finish(rpc::ToGrpc(status));
+  }
+  // gRPC and the alarm both let go before this goes.
+  void Release() {
+    if (holders_.fetch_sub(1) != 1) return;
+    limit_.Leave();
+    delete this;
+  }
+
   const Answer::Parts parts_;
+  InflightLimit& limit_;
   const rpc::RequestContext request_;
   v1::UploadImageResponse& response_;
   Upload upload_;
   v1::UploadImageRequest message_;
+  grpc::Alarm alarm_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> ended_{false};
+  std::atomic<int> holders_{2};
 };
 
 // A stream that ends at once with an error.
@@ -259,8 +313,7 @@ grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
   const absl::Status entered = limit_.Enter();
   if (!entered.ok()) return new RefusedUpload(entered);
-  limit_.Leave();  // an upload waits for nobody: the vision queue bounds what follows
-  return new UploadReactor(parts_, call, *response);
+  return new UploadReactor(parts_, uploads_, limit_, call, *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,

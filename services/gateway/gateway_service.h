@@ -8,6 +8,7 @@
 #include "services/gateway/answer.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
+#include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -37,7 +38,10 @@ class GatewayService final : public v1::GatewayService::CallbackService {
  public:
   GatewayService(const Answer::Parts& parts, InflightLimit& limit,
                  v1::GetModelInfoResponse model_info)
-      : parts_(parts), limit_(limit), model_info_(std::move(model_info)) {}
+      : parts_(parts),
+        limit_(limit),
+        model_info_(std::move(model_info)),
+        uploads_(parts.options.max_upload_bytes) {}
 
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
@@ -54,6 +58,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   const Answer::Parts parts_;
   InflightLimit& limit_;
   const v1::GetModelInfoResponse model_info_;
+  UploadBudget uploads_;
 };
 
 }  // namespace tessera::gateway

@@ -40,7 +40,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
 
   void RowsReady(const std::vector<uint32_t>& images) override {
     base::MutexLock lock(mutex_);
-    if (closed_) return;
+    if (closed_ || last_) return;
     outgoing_.emplace_back().mutable_rows_ready()->mutable_images()->Add(images.begin(),
                                                                          images.end());
     WriteNext();
@@ -53,8 +53,16 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     if (ok && !closed_) WriteNext();
   }
 
+  // Decode has all it can ask for: it has begun to answer, or the call is over.
+  void CloseWrites() {
+    base::MutexLock lock(mutex_);
+    last_ = true;
+    WriteNext();
+  }
+
   void OnReadDone(bool ok) override {
     if (!ok) {
+      CloseWrites();
       {
         base::MutexLock lock(mutex_);
         closed_ = true;
@@ -70,9 +78,11 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
         events_->OnNeedRows(read_.need_rows());
         break;
       case v1::DecodeServiceGenerateResponse::kPiece:
+        CloseWrites();
         events_->OnPiece(read_.piece().text());
         break;
       case v1::DecodeServiceGenerateResponse::kEnd:
+        CloseWrites();
         end_ = read_.end();
         ended_ = true;
         break;
@@ -92,9 +102,14 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
 
  private:
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || outgoing_.empty()) return;
-    writing_ = true;
-    StartWrite(&outgoing_.front());
+    if (writing_ || writes_done_) return;
+    if (!outgoing_.empty()) {
+      writing_ = true;
+      StartWrite(&outgoing_.front());
+    } else if (last_) {
+      writes_done_ = true;
+      StartWritesDone();
+    }
   }
 
   const CallTracker::Token token_;  // first: goes last
@@ -108,6 +123,8 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   base::Mutex mutex_;
   std::deque<v1::DecodeServiceGenerateRequest> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool last_ ABSL_GUARDED_BY(mutex_) = false;         // nothing will be added to outgoing_
+  bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // said so to the service
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -41,13 +41,17 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   void Cancel() override { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
+    if (!ok) {
+      CloseWrites();
+      return;
+    }
     switch (read_.kind_case()) {
       case v1::EncodeResponse::kNeedBytes:
         if (!SendBytes()) return;
         break;
       case v1::EncodeResponse::kReady:
         ready_ = read_.ready();
+        CloseWrites();
         break;
       default:
         break;
@@ -59,6 +63,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     base::MutexLock lock(mutex_);
     writing_ = false;
     if (ok && sending_) WriteChunk();
+    if (last_ && !writing_) SayWritesDone();
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -79,6 +84,20 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   }
 
  private:
+  // Vision needs nothing more: the record is there, or the call is over.
+  void CloseWrites() {
+    base::MutexLock lock(mutex_);
+    last_ = true;
+    sending_ = false;
+    if (!writing_) SayWritesDone();
+  }
+
+  void SayWritesDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writes_done_) return;
+    writes_done_ = true;
+    StartWritesDone();
+  }
+
   // False when there are none and the call was cancelled.
   bool SendBytes() {
     if (!picture_.bytes) {
@@ -95,7 +114,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   void WriteChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (sent_ >= picture_.bytes->size()) {
       sending_ = false;
-      StartWritesDone();
+      SayWritesDone();
       return;
     }
     const size_t count = std::min(kChunkBytes, picture_.bytes->size() - sent_);
@@ -118,6 +137,8 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   v1::EncodeRequest write_;
   size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool last_ ABSL_GUARDED_BY(mutex_) = false;         // nothing more to send
+  bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // said so to the service
   bool writing_ = false;  // set before the call starts, then guarded by mutex_
 };
 

@@ -15,6 +15,14 @@ absl::Status Upload::Add(const std::string& data) {
                           absl::StrCat("the picture has more than ", options_.max_image_bytes,
                                        " bytes, which is the limit"));
   }
+  if (!budget_.Take(data.size())) {
+    return base::WithRetry(
+        base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                    absl::StrCat("uploads under way hold ", options_.max_upload_bytes,
+                                 " bytes already (--max_upload_bytes); try again in a moment")),
+        absl::Seconds(1));
+  }
+  taken_ += data.size();
   bytes_ += data;
   return absl::OkStatus();
 }

@@ -25,13 +25,13 @@ constexpr size_t kMaxLookups = 1024;  // waiting for a lookup thread
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
-  return base::BadField(field, "OPTION_INVALID",
+  return base::BadField(field, "BAD_OPTION",
                         absl::StrCat(field, " = ", value, "; it must be ", least, "..", most));
 }
 
 absl::Status Validate(const VisionOptions& options) {
   if (options.embedding_dtype != DType::kF16 && options.embedding_dtype != DType::kF32) {
-    return base::BadField("embedding_dtype", "OPTION_INVALID",
+    return base::BadField("embedding_dtype", "BAD_OPTION",
                           absl::StrCat("embedding_dtype = ", tessera::Name(options.embedding_dtype),
                                        "; supported: F16, F32"));
   }

@@ -24,6 +24,16 @@ class UsageTest(unittest.TestCase):
             (["serve", "--model", MODEL, "--kv_cache_dtype", "f8"], "kv_cache_dtype"),
             (["serve", "--model", MODEL, "--grpc_address", "nonsense"], "nonsense"),
             (["serve", "--model", MODEL, "--embedding_store", "redis://x"], "embedding_store"),
+            (["serve", "--model", MODEL, "--max_images", "0"], "--max_images"),
+            (["serve", "--model", MODEL, "--block_size", "0"], "block_size"),
+            (["serve", "--model", MODEL, "--kv_cache_bytes", "0"], "kv_cache_bytes"),
+            (["serve", "--model", MODEL, "--embedding_store_bytes", "1KiB"], "embedding_store_bytes"),
+            (["serve", "--model", MODEL, "--max_image_pixels", "-1"], "max_image_pixels"),
+            (["serve", "--model", MODEL, "--quality_refuse_sharpness=nan"], "quality_refuse_sharpness"),
+            (["serve", "--model", MODEL, "--handle_ttl", "1ns"], "--handle_ttl"),
+            (["serve", "--model", MODEL, "--model_name", "two\nlines"], "--model_name"),
+            (["ask", "--address", "127.0.0.1:70000", "q"], "127.0.0.1:70000"),
+            (["ask", "--address", "", "q"], "address"),
             (["ask", "--model", MODEL, "--address", "127.0.0.1:1", "q"], "address"),
         ]:
             with self.subTest(args=args):
@@ -56,6 +66,29 @@ class UsageTest(unittest.TestCase):
         code, _, err = run("ask", "--address", "127.0.0.1:1", "--timeout", "5s", "What?")
         self.assertEqual(code, 1)
         self.assertIn("UNAVAILABLE", err)
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        import subprocess
+        from harness import BINARY
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BINARY, "inspect", str(MODEL)], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+
+    def test_a_pipe_is_not_waited_for(self):
+        import os
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "picture.jpg")
+            os.mkfifo(pipe)
+            code, _, err = run("ask", "--model", MODEL, "--image", pipe, "What?", timeout=60)
+            self.assertEqual(code, 1)
+            self.assertIn("not a regular file", err)
+
+    def test_a_question_that_is_no_utf8_is_refused_here(self):
+        import subprocess
+        from harness import BINARY
+        done = subprocess.run([BINARY, "ask", "--model", str(MODEL), "-"], input=b"a\xff", capture_output=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"INVALID_UTF8", done.stderr)
 
     def test_an_empty_directory_is_no_model(self):
         with tempfile.TemporaryDirectory() as empty:
@@ -136,6 +169,23 @@ class InspectTest(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertIn("qwen2_vl", out)
         self.assertIn("unsupported", out)
+
+    def test_a_template_that_loses_the_picture_is_told_and_not_served(self):
+        import shutil
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "model"
+            shutil.copytree(MODEL, model, ignore=shutil.ignore_patterns("eval", "expected", "inputs"))
+            template = model / "chat_template.jinja"
+            template.write_text(template.read_text().replace("<image>", "picture"))
+            code, out, _ = run("inspect", model)
+            self.assertEqual(code, 0)
+            self.assertIn("do not make one placeholder", out)
+            code, _, err = run("serve", "--model", model, "--grpc_address", "127.0.0.1:0")
+            self.assertEqual(code, 1)
+            self.assertIn("TEMPLATE_LOSES_IMAGES", err)
+            template.unlink()
+            code, out, _ = run("inspect", model)
+            self.assertIn("template:", out)
 
     def test_pictures(self):
         code, out, err = run("inspect", PICTURE, "--model", MODEL)

@@ -202,6 +202,35 @@ class ErrorTest(Base):
         self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text.strip(), "37")
 
 
+class MemoryTest(Base):
+    flags = ("--kv_cache_bytes", "8MiB")
+
+    def resident(self):
+        with open(f"/proc/{self.server.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+    def test_calls_leave_nothing_behind(self):
+        too_long = request("a " * 3000)
+
+        def refuse():
+            with self.assertRaises(grpc.RpcError):
+                self.stub.Generate(too_long)
+
+        calls = {
+            "answer": lambda: self.stub.Generate(request("hello", max_tokens=1)),
+            "refusal": refuse,
+            "upload": lambda: self.stub.UploadImage(iter([gateway_pb2.UploadImageRequest(data=PICTURE)])),
+        }
+        for name, call in calls.items():
+            for _ in range(100):
+                call()
+            before = self.resident()
+            for _ in range(400):
+                call()
+            # What one call may keep is far below the 30 kB that a lost call object takes.
+            self.assertLess((self.resident() - before) / 400, 8, name)
+
+
 class OperationsTest(Base):
     def test_health_of_every_name(self):
         health = health_pb2_grpc.HealthStub(self.channel)

@@ -94,6 +94,44 @@ TEST(LocalServerTest, ConcurrentQuestionsGetTheAnswersTheyGetAlone) {
   EXPECT_EQ(together, alone);
 }
 
+// The end of a cancelled stream may come on another thread while the last write is being started.
+TEST(LocalServerTest, StreamsCancelledAtAnyMomentLeaveTheServerWhole) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  const auto stub = v1::GatewayService::NewStub(server->Channel());
+  v1::GenerateStreamRequest request;
+  v1::Message& message = *request.mutable_request()->add_messages();
+  message.set_role("user");
+  message.add_parts()->set_text("hello");
+  request.mutable_request()->mutable_options()->set_temperature(2);
+  request.mutable_request()->mutable_options()->set_max_tokens(400);
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 4; ++c) {
+    clients.emplace_back([&, c] {
+      for (int i = 0; i < 300; ++i) {
+        grpc::ClientContext context;
+        const auto reader = stub->GenerateStream(&context, request);
+        v1::GenerateStreamResponse event;
+        for (int reads = (i + c) % 3; reads > 0; --reads) reader->Read(&event);
+        context.TryCancel();
+        while (reader->Read(&event)) {
+        }
+        reader->Finish();
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(Ask(*server, Question("demo/shelf1.jpg", "What is the price on row 2?"))->text(),
+            " 37");
+}
+
+TEST(LocalServerTest, AStoreThatCannotHoldOnePictureIsRefused) {
+  LocalServerOptions options = SomeOptions();
+  options.embedding_store_bytes = 1000;
+  const absl::Status status = LocalServer::Start(options).status();
+  EXPECT_EQ(base::FieldOf(status), "embedding_store_bytes");
+  EXPECT_EQ(base::ReasonOf(status), "BAD_OPTION");
+}
+
 TEST(LocalServerTest, BadOptionsAreNamed) {
   LocalServerOptions options = SomeOptions();
   options.model_dir = "/no/such";

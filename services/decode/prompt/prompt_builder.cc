@@ -144,4 +144,16 @@ PromptPlan PromptBuilder::Plan(absl::Span<const int32_t> ids,
   return plan;
 }
 
+absl::Status PromptBuilder::CheckPictures() const {
+  if (!options_.image_token_id.has_value()) return absl::OkStatus();
+  const std::vector<Message> messages = {
+      {"user", {{Part::kImage, ""}, {Part::kText, "What is this?"}}}};
+  const absl::Status status = Build(messages, {PromptImage{1}}).status();
+  if (status.ok()) return absl::OkStatus();
+  return base::Error(
+      absl::StatusCode::kInvalidArgument, "TEMPLATE_LOSES_IMAGES",
+      absl::StrCat("chat template, tokenizer and image_token_index (", *options_.image_token_id,
+                   ") do not make one placeholder of one picture: ", status.message()));
+}
+
 }  // namespace tessera::decode

@@ -40,6 +40,10 @@ class PromptBuilder {
   absl::StatusOr<PromptPlan> Build(absl::Span<const Message> messages,
                                    absl::Span<const PromptImage> images) const;
 
+  // Whether a user's picture becomes exactly one placeholder: to be asked once, at load.
+  // INVALID_ARGUMENT (TEMPLATE_LOSES_IMAGES) says what template, tokenizer and config make of it.
+  absl::Status CheckPictures() const;
+
   absl::Span<const int32_t> control_ids() const { return control_ids_; }  // sorted
 
  private:

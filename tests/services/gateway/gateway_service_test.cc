@@ -212,6 +212,46 @@ TEST_F(GatewayServiceTest, AForgedHandleIsNotFound) {
   EXPECT_EQ(base::ResourceOf(status).first, "image_handle");
 }
 
+TEST_F(GatewayServiceTest, AnUploadThatIsNotFinishedEndsWithItsDeadline) {
+  options_.deadline_cap = absl::Milliseconds(50);
+  grpc::ClientContext context;
+  v1::UploadImageResponse response;
+  const auto writer = stub_->UploadImage(&context, &response);
+  v1::UploadImageRequest chunk;
+  chunk.set_data("half a picture");
+  writer->Write(chunk);
+  const absl::Status status = rpc::FromGrpc(writer->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(base::FactsOf(status)["stage"], "upload");
+}
+
+TEST_F(GatewayServiceTest, UploadsUnderWayCountAsRequests) {
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientWriter<v1::UploadImageRequest>>> writers;
+  std::vector<v1::UploadImageResponse> responses(2);
+  v1::UploadImageRequest chunk;
+  chunk.set_data("half a picture");
+  for (v1::UploadImageResponse& response : responses) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    writers.push_back(stub_->UploadImage(contexts.back().get(), &response));
+    writers.back()->Write(chunk);
+  }
+  while (limit_.Enter().ok()) limit_.Leave();  // until the server has seen both
+  EXPECT_EQ(base::ReasonOf(Upload(10).status()), "QUEUE_FULL");
+  for (const auto& context : contexts) context->TryCancel();
+  for (const auto& writer : writers) writer->Finish();
+  limit_.Drain(clock_, absl::InfiniteFuture());  // both places come back
+}
+
+TEST(UploadBudgetTest, WhatIsTakenComesBack) {
+  UploadBudget budget(10);
+  EXPECT_TRUE(budget.Take(6));
+  EXPECT_FALSE(budget.Take(5));
+  EXPECT_TRUE(budget.Take(4));
+  budget.GiveBack(6);
+  EXPECT_TRUE(budget.Take(6));
+}
+
 TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
   InflightLimit wide(64);
   GatewayService service({options_, resolver_, decode_, clock_}, wide, {});
