@@ -236,7 +236,10 @@ TEST_F(GatewayServiceTest, UploadsUnderWayCountAsRequests) {
     writers.push_back(stub_->UploadImage(contexts.back().get(), &response));
     writers.back()->Write(chunk);
   }
-  while (limit_.Enter().ok()) limit_.Leave();  // until the server has seen both
+  while (limit_.Enter().ok()) {  // until the server has seen both
+    limit_.Leave();
+    std::this_thread::yield();
+  }
   EXPECT_EQ(base::ReasonOf(Upload(10).status()), "QUEUE_FULL");
   for (const auto& context : contexts) context->TryCancel();
   for (const auto& writer : writers) writer->Finish();
