@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/rpc/channel.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 #include "tools/local_server.h"
 
