@@ -74,7 +74,10 @@ struct KvCacheSpec {
   int head_dim = 0;
   int64_t blocks = 0;
   int block_size = 16;        // tokens
-  DType dtype = DType::kF16;  // f16 or f32
+  DType dtype = DType::kF16;  // f16, f32 or int8
+  // int8 only: keys and values carry a zero point beside their scale, per token and head, and take
+  // head_dim + 4 bytes instead of head_dim + 2.
+  bool zero_point = false;
 };
 
 // Causal attention over paged keys: query row i of the n rows of sequence s sees the keys
@@ -101,8 +104,21 @@ struct PackedAttentionParams {
   absl::Span<const int32_t> key_begin;    // [segments + 1]
 };
 
-// How one row of logits is turned into a token. temperature 0 is greedy (lowest id wins a tie).
-// Otherwise logits / temperature, then top-k (0: off), top-p (1: off), min-p (0: off) in this
+// A token that a row's prompt or answer holds already.
+struct SeenToken {
+  int32_t id = 0;            // below id_limit
+  int32_t answer_count = 0;  // times that the answer holds it
+};
+struct LogitBias {
+  int32_t id = 0;  // below id_limit
+  float bias = 0;
+};
+
+// How one row of logits is turned into a token. First `bias` is added, then the penalties apply to
+// the `seen` tokens: logits above 0 are divided by `repetition_penalty`, others multiplied with it
+// (arXiv 1909.05858, section 4.1), then answer_count * frequency_penalty and, where answer_count is
+// not 0, presence_penalty are taken away. temperature 0 is greedy (lowest id wins a tie). Otherwise
+// logits / temperature, then top-k (0: off), top-p (1: off), min-p (0: off) in this
 // order, each on what the one before left; the draw is Philox4x32-10 (Salmon et al., SC 2011) with
 // key = seed and counter = token_index: it does not depend on batch mates.
 struct SamplingRow {
@@ -112,10 +128,16 @@ struct SamplingRow {
   float min_p = 0;
   uint64_t seed = 0;
   uint64_t token_index = 0;
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  absl::Span<const SeenToken> seen;  // each id once; empty where no penalty is set
+  absl::Span<const LogitBias> bias;  // each id once
 };
 struct Sampled {
   int32_t id = -1;
-  float logprob = 0;                          // of the unscaled distribution
+  // Log-probabilities are of the model's own distribution: no bias, penalty or temperature.
+  float logprob = 0;
   int32_t top_ids[5] = {-1, -1, -1, -1, -1};  // most likely first
   float top_logprobs[5] = {0, 0, 0, 0, 0};
   bool finite = false;  // false: a logit was NaN or infinite; then id is -1
