@@ -47,6 +47,9 @@ class TensorMaker {
       const double value = Normal() * (norm ? 0.1 : 1.5 / std::sqrt(fan_in)) + (norm ? 1.0 : 0.0);
       StoreFloat(static_cast<float>(value), options_.dtype, tensor.bytes().data() + i * size);
     }
+    if (name == options_.nan_tensor) {
+      StoreFloat(std::nanf(""), options_.dtype, &tensor.bytes()[tensor.bytes().size() - size]);
+    }
     tensors_.push_back({name, std::move(tensor)});
   }
   void AddLinear(const std::string& name, int64_t out, int64_t in, bool bias) {

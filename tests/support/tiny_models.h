@@ -63,6 +63,7 @@ struct TinyModelOptions {
   base::Json config_patch = nullptr;
   std::vector<std::string> omit = {};                            // tensors left out of the file
   std::vector<std::pair<std::string, Shape>> more_tensors = {};  // added or replacing
+  std::string nan_tensor = {};                                   // its last element is NaN
 };
 
 // Writes the model into the existing folder `dir`. Aborts when it cannot.

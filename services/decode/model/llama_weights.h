@@ -26,6 +26,7 @@ struct LlamaLayer {
 
 // A decoder's weights in device memory. Owned by the model; dies before the backend.
 struct LlamaWeights {
+  // INVALID_ARGUMENT names a tensor that holds NaN or infinity.
   static absl::StatusOr<LlamaWeights> Load(const DecoderTensors& tensors,
                                            kernels::Backend& backend);
 

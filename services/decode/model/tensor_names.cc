@@ -69,7 +69,7 @@ class Finder {
   Finder(const weights::Weights& weights, DecoderTensors& result)
       : weights_(weights), result_(result) {}
 
-  TensorView Find(const std::string& name, const Shape& shape) {
+  NamedTensor Find(const std::string& name, const Shape& shape) {
     const TensorView* found = weights_.Find(name);
     if (found == nullptr) {
       Fail(absl::StrCat("tensor ", name, " is missing; expected ", ShapeText(shape)));
@@ -81,7 +81,7 @@ class Finder {
                         "; supported: F32, F16, BF16"));
     }
     result_.names.push_back(name);
-    return status_.ok() ? *found : TensorView();
+    return status_.ok() ? NamedTensor{name, *found} : NamedTensor();
   }
 
   Projection FindProjection(const std::string& name, int64_t out, int64_t in, bool bias) {
@@ -144,7 +144,7 @@ void FindEnds(Finder& finder, const Generation& generation, const DecoderConfig&
   result.embedding = finder.Find(embedding, shape);
   if (result.tied && !finder.Has(head)) return;  // neither is there: the error names the embedding
   result.head = finder.Find(head, shape);
-  if (result.tied && finder.status().ok() && !SameBytes(result.embedding, result.head)) {
+  if (result.tied && finder.status().ok() && !SameBytes(result.embedding.view, result.head.view)) {
     result.tied = false;
     result.warnings.push_back(absl::StrCat("tie_word_embeddings is true, but ", head,
                                            " differs from the embedding: both are used"));

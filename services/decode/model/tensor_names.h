@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/tensor/tensor.h"
+#include "common/weights/safetensors.h"
 #include "common/weights/weights.h"
 #include "services/decode/model/decoder_config.h"
 
@@ -15,29 +15,32 @@ namespace tessera::decode {
 enum class ModelPart { kDecoder, kVision, kConnector, kOther };
 ModelPart PartOf(absl::string_view tensor_name);
 
-// A weight matrix with its bias; `bias.data` is null where the config has none. Borrows the file.
+using weights::NamedTensor;
+
+// A weight matrix with its bias; `bias.view.data` is null where the config has none. Borrows the
+// file.
 struct Projection {
-  TensorView weight;  // [out, in]
-  TensorView bias;    // [out]
+  NamedTensor weight;  // [out, in]
+  NamedTensor bias;    // [out]
 };
 
 struct LayerTensors {
-  TensorView input_norm, post_attention_norm;  // [hidden]
+  NamedTensor input_norm, post_attention_norm;  // [hidden]
   Projection q, k, v, o, gate, up, down;
 };
 
 // Every tensor of a decoder, found by either generation of published names, shapes and element
-// types checked. Views borrow the Weights.
+// types checked; no element is read. Views borrow the Weights.
 struct DecoderTensors {
   // INVALID_ARGUMENT (reason MODEL_WEIGHTS) names the tensor that is missing or has another shape
   // or an element type that is not supported, and what was expected.
   static absl::StatusOr<DecoderTensors> Find(const weights::Weights& weights,
                                              const DecoderConfig& config);
 
-  TensorView embedding;  // [vocab, hidden]
-  TensorView head;       // [vocab, hidden]; the embedding itself when tied
+  NamedTensor embedding;  // [vocab, hidden]
+  NamedTensor head;       // [vocab, hidden]; the embedding itself when tied
   bool tied = false;
-  TensorView final_norm;  // [hidden]
+  NamedTensor final_norm;  // [hidden]
   std::vector<LayerTensors> layers;
 
   std::vector<std::string> names;     // of all tensors used, sorted

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "common/weights/finite.h"
 
 namespace tessera::vision {
 
@@ -28,6 +30,7 @@ absl::StatusOr<TensorView> TensorSource::Get(const std::string& name, const Shap
         absl::StatusCode::kInvalidArgument, "TENSOR_DTYPE",
         absl::StrCat("tensor \"", name, "\" is ", dtype, "; supported: F32, F16, BF16"));
   }
+  RETURN_IF_ERROR(weights::CheckFinite(name, *view));
   used_.push_back(name);
   used_bytes_ += view->bytes();
   return *view;

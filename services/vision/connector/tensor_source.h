@@ -10,13 +10,14 @@ namespace tessera::vision {
 
 // Looks tensors up in a model's files, checks them and remembers which were asked for. One thread.
 // Errors name the tensor: NOT_FOUND (reason TENSOR_MISSING) or INVALID_ARGUMENT (TENSOR_SHAPE,
-// TENSOR_DTYPE).
+// TENSOR_DTYPE, WEIGHTS_NONFINITE).
 class TensorSource {
  public:
   explicit TensorSource(const weights::Weights& weights) : weights_(weights) {}
 
   bool Has(absl::string_view name) const { return weights_.Find(name) != nullptr; }
-  // The tensor, f32, f16 or bf16, of exactly this shape.
+  // The tensor, f32, f16 or bf16, of exactly this shape, all elements finite. Reads it: hand it to
+  // the backend next.
   absl::StatusOr<TensorView> Get(const std::string& name, const Shape& shape);
 
   // The first of `prefixes` for which the file has `prefix + probe`. Without one: TENSOR_MISSING,

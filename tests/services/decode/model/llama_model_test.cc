@@ -6,6 +6,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "common/base/compute_pool.h"
+#include "common/base/error.h"
+#include "kernels/create.h"
 #include "tests/services/decode/model/paged_runner.h"
 #include "tests/services/decode/model/variants.h"
 #include "tests/support/tiny_models.h"
@@ -142,6 +145,37 @@ TEST_P(LlamaModelTest, OnlyTheLogitsAskedForAreComputed) {
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_EQ(output->logits.rows, 0);
   EXPECT_TRUE(runner.backend().Synchronize().ok());
+}
+
+// Of a directory, on the reference backend.
+absl::Status LoadStatus(const std::string& dir) {
+  base::ComputePool pool(1);
+  const auto backend = kernels::CreateBackend("reference", pool).value();
+  const auto weights = weights::Weights::Open(dir).value();
+  const DecoderConfig config = DecoderConfig::Load(dir).value();
+  return LlamaModel::Create(*weights, config, *backend, {}).status();
+}
+
+TEST(LlamaModelLoadTest, NanInAnyTensorIsRefusedWithItsName) {
+  TinyModelOptions options = {
+      .dtype = DType::kBF16, .layers = 1, .attention_bias = true, .mlp_bias = true};
+  TempDir whole;
+  testing::WriteTinyModel(whole.path(), options);
+  ASSERT_TRUE(LoadStatus(whole.path()).ok());
+  const auto names = weights::Weights::Open(whole.path()).value()->names();
+  int refused = 0;
+  for (const std::string& name : names) {
+    if (PartOf(name) != ModelPart::kDecoder) continue;
+    TempDir dir;
+    options.nan_tensor = name;
+    testing::WriteTinyModel(dir.path(), options);
+    const absl::Status status = LoadStatus(dir.path());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(base::ReasonOf(status), "WEIGHTS_NONFINITE") << name;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(name));
+    ++refused;
+  }
+  EXPECT_EQ(refused, 3 + 9 + 7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, LlamaModelTest,

@@ -47,11 +47,11 @@ TEST(TensorNamesTest, BothGenerationsInOneFileOrInShards) {
         const auto found = model.Find();
         ASSERT_TRUE(found.ok()) << found.status();
         EXPECT_EQ(found->layers.size(), 2u);
-        EXPECT_EQ(found->embedding.dtype, dtype);
-        EXPECT_EQ(found->head.shape, (Shape{96, 32}));
-        EXPECT_NE(found->head.data, found->embedding.data);
-        EXPECT_EQ(found->layers[1].down.weight.shape, (Shape{32, 48}));
-        EXPECT_EQ(found->layers[0].q.bias.data, nullptr);
+        EXPECT_EQ(found->embedding.view.dtype, dtype);
+        EXPECT_EQ(found->head.view.shape, (Shape{96, 32}));
+        EXPECT_NE(found->head.view.data, found->embedding.view.data);
+        EXPECT_EQ(found->layers[1].down.weight.view.shape, (Shape{32, 48}));
+        EXPECT_EQ(found->layers[0].q.bias.view.data, nullptr);
         EXPECT_THAT(found->unused, IsEmpty());
         EXPECT_EQ(found->names.size(), 3u + 2 * 9);
       }
@@ -64,9 +64,9 @@ TEST(TensorNamesTest, BiasesAreFoundWhereTheConfigHasThem) {
   const auto found = model.Find();
   ASSERT_TRUE(found.ok()) << found.status();
   const LayerTensors& layer = found->layers[0];
-  EXPECT_EQ(layer.k.bias.shape, (Shape{16}));
-  EXPECT_EQ(layer.o.bias.shape, (Shape{32}));
-  EXPECT_EQ(layer.gate.bias.shape, (Shape{48}));
+  EXPECT_EQ(layer.k.bias.view.shape, (Shape{16}));
+  EXPECT_EQ(layer.o.bias.view.shape, (Shape{32}));
+  EXPECT_EQ(layer.gate.bias.view.shape, (Shape{48}));
   EXPECT_THAT(found->unused, IsEmpty());
 }
 
@@ -76,7 +76,7 @@ TEST(TensorNamesTest, ATiedHeadIsTheEmbedding) {
     const auto found = model.Find();
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_TRUE(found->tied);
-    EXPECT_EQ(found->head.data, found->embedding.data);
+    EXPECT_EQ(found->head.view.data, found->embedding.view.data);
   }
 }
 
@@ -88,7 +88,7 @@ TEST(TensorNamesTest, ATiedFileMayHoldOnlyTheHead) {
   const auto found = model.Find();
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_TRUE(found->tied);
-  EXPECT_EQ(found->embedding.data, model.weights->Find("language_model.lm_head.weight")->data);
+  EXPECT_EQ(found->embedding.view.data, model.weights->Find("language_model.lm_head.weight")->data);
 }
 
 TEST(TensorNamesTest, TiedByTheConfigButDifferentInTheFileStaysApart) {
@@ -98,7 +98,7 @@ TEST(TensorNamesTest, TiedByTheConfigButDifferentInTheFileStaysApart) {
   const auto found = model.Find();
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->tied);
-  EXPECT_NE(found->head.data, found->embedding.data);
+  EXPECT_NE(found->head.view.data, found->embedding.view.data);
   EXPECT_THAT(found->warnings, ElementsAre(HasSubstr("tie_word_embeddings")));
 }
 

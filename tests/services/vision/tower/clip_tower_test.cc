@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -160,6 +162,31 @@ TEST_F(ClipTowerTest, AMissingTensorIsNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(base::ReasonOf(status), "TENSOR_MISSING");
   EXPECT_THAT(std::string(status.message()), HasSubstr(options.omit[0]));
+}
+
+TEST_F(ClipTowerTest, NanInAnyTensorThatIsUsedIsRefusedWithItsName) {
+  TempDir whole;
+  TinyModelOptions options;
+  options.dtype = DType::kF16;
+  options.vision_layers = 2;  // the default feature layer leaves the last one out
+  testing::WriteTinyModel(whole.path(), options);
+  ASSERT_TRUE(Load(whole.path()).ok());
+  const std::set<std::string> unused(unused_.begin(), unused_.end());
+  const std::vector<std::string> names = weights_->names();
+  int refused = 0;
+  for (const std::string& name : names) {
+    if (absl::StrContains(name, "language_model")) continue;
+    TempDir dir;
+    options.nan_tensor = name;
+    testing::WriteTinyModel(dir.path(), options);
+    const absl::Status status = Load(dir.path()).status();
+    EXPECT_EQ(status.ok(), unused.count(name) == 1) << name << " " << status;
+    if (status.ok()) continue;
+    EXPECT_EQ(base::ReasonOf(status), "WEIGHTS_NONFINITE") << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+    ++refused;
+  }
+  EXPECT_EQ(refused, 5 + 16 + 4);
 }
 
 TEST_F(ClipTowerTest, AModelWithoutATowerNamesTheNamesItTried) {
