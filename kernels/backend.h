@@ -120,7 +120,8 @@ struct LogitBias {
 // not 0, presence_penalty are taken away. temperature 0 is greedy (lowest id wins a tie). Otherwise
 // logits / temperature, then top-k (0: off), top-p (1: off), min-p (0: off) in this
 // order, each on what the one before left; the draw is Philox4x32-10 (Salmon et al., SC 2011) with
-// key = seed and counter = token_index: it does not depend on batch mates.
+// key = seed and counter = token_index: it does not depend on batch mates. Finite logits stay
+// finite whatever is added. REQUIRES: bias and penalties finite, repetition_penalty > 0.
 struct SamplingRow {
   float temperature = 0;
   int32_t top_k = 0;
@@ -131,8 +132,8 @@ struct SamplingRow {
   float repetition_penalty = 1;
   float frequency_penalty = 0;
   float presence_penalty = 0;
-  absl::Span<const SeenToken> seen;  // each id once; empty where no penalty is set
-  absl::Span<const LogitBias> bias;  // each id once
+  absl::Span<const SeenToken> seen = {};  // each id once; empty where no penalty is set
+  absl::Span<const LogitBias> bias = {};  // each id once
 };
 struct Sampled {
   int32_t id = -1;

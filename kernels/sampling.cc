@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "common/base/check.h"
 #include "kernels/philox.h"
@@ -51,7 +52,47 @@ void KeepTopP(Candidates& candidates, double share, double total) {
   }
 }
 
+// The nearest f32; beyond the largest finite one, that.
+float ToFinite(double x) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(x, -kLargest, kLargest));
+}
+
+float Penalize(double logit, int32_t answer_count, const SamplingRow& row) {
+  logit =
+      logit > 0 ? logit / double{row.repetition_penalty} : logit * double{row.repetition_penalty};
+  logit -= double{row.frequency_penalty} * answer_count;
+  if (answer_count != 0) logit -= double{row.presence_penalty};
+  return ToFinite(logit);
+}
+
+bool Penalizes(const SamplingRow& row) {
+  return !row.seen.empty() &&
+         (row.repetition_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0);
+}
+
 }  // namespace
+
+bool AdjustsLogits(const SamplingRow& row) { return !row.bias.empty() || Penalizes(row); }
+
+void AdjustLogits(absl::Span<const float> logits, const SamplingRow& row, absl::Span<float> to) {
+  CHECK_EQ(to.size(), logits.size());
+  CHECK(std::isfinite(row.frequency_penalty) && std::isfinite(row.presence_penalty));
+  CHECK(std::isfinite(row.repetition_penalty) && row.repetition_penalty > 0);
+  const auto limit = static_cast<int64_t>(logits.size());
+  std::copy(logits.begin(), logits.end(), to.begin());
+  for (const LogitBias& entry : row.bias) {
+    CHECK(entry.id >= 0 && entry.id < limit);
+    CHECK(std::isfinite(entry.bias));
+    to[entry.id] = ToFinite(double{logits[entry.id]} + double{entry.bias});
+  }
+  if (!Penalizes(row)) return;
+  for (const SeenToken& token : row.seen) {
+    CHECK(token.id >= 0 && token.id < limit);
+    CHECK_GE(token.answer_count, 0);
+    to[token.id] = Penalize(to[token.id], token.answer_count, row);
+  }
+}
 
 int32_t DrawToken(absl::Span<const float> logits, const SamplingRow& row, Candidates& scratch) {
   CHECK(!logits.empty());

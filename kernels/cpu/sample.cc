@@ -98,6 +98,22 @@ double Survey(const float* logits, int64_t count, Sampled& out) {
   return log_total;
 }
 
+// The first of the largest logits, all finite.
+int32_t FirstLargest(const float* logits, int64_t count) {
+  int64_t strip = 0;
+  float largest = -std::numeric_limits<float>::infinity();
+  bool finite = true;
+  for (int64_t i = 0; i < count; i += kStrip) {
+    const float found = LargestOf(logits + i, std::min(kStrip, count - i), &finite);
+    if (found > largest) {
+      largest = found;
+      strip = i;
+    }
+  }
+  const float* end = logits + std::min(count, strip + kStrip);
+  return static_cast<int32_t>(std::find(logits + strip, end, largest) - logits);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::kernels::cpu
@@ -107,6 +123,20 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::kernels::cpu {
 namespace {
 HWY_EXPORT(Survey);
+HWY_EXPORT(FirstLargest);
+
+// The id that `row` takes from the model's `logits`, whose largest is `best`.
+int32_t Choose(absl::Span<const float> logits, const SamplingRow& row, int32_t best,
+               Context& context) {
+  const bool greedy = row.temperature == 0;
+  if (!AdjustsLogits(row)) return greedy ? best : DrawToken(logits, row, context.candidates);
+  const auto count = static_cast<int64_t>(logits.size());
+  const absl::Span<float> adjusted(context.Floats(count), logits.size());
+  AdjustLogits(logits, row, adjusted);
+  if (greedy) return HWY_DYNAMIC_DISPATCH(FirstLargest)(adjusted.data(), count);
+  return DrawToken(adjusted, row, context.candidates);
+}
+
 }  // namespace
 
 void Sample(const SampleParams& params, Context& context) {
@@ -124,8 +154,7 @@ void Sample(const SampleParams& params, Context& context) {
       out = Sampled();
       continue;
     }
-    const bool greedy = params.rows[i].temperature == 0;
-    out.id = greedy ? out.top_ids[0] : DrawToken(row, params.rows[i], context.candidates);
+    out.id = Choose(row, params.rows[i], out.top_ids[0], context);
     out.logprob = static_cast<float>(double{row[out.id]} - log_total);
   }
 }

@@ -22,6 +22,13 @@ void FillTop(absl::Span<const float> logits, double log_total, Sampled& out) {
   }
 }
 
+// The id that `row` takes from its adjusted logits.
+int32_t Choose(absl::Span<const float> logits, const SamplingRow& row,
+               std::vector<Candidate>& scratch) {
+  if (row.temperature > 0) return DrawToken(logits, row, scratch);
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
 Sampled SampleOne(absl::Span<const float> logits, const SamplingRow& row,
                   std::vector<Candidate>& scratch) {
   Sampled out;
@@ -32,7 +39,9 @@ Sampled SampleOne(absl::Span<const float> logits, const SamplingRow& row,
   for (float logit : logits) total += std::exp(logit - largest);
   const double log_total = largest + std::log(total);
   FillTop(logits, log_total, out);
-  out.id = row.temperature == 0 ? out.top_ids[0] : DrawToken(logits, row, scratch);
+  std::vector<float> adjusted(logits.size());
+  AdjustLogits(logits, row, absl::MakeSpan(adjusted));
+  out.id = Choose(adjusted, row, scratch);
   out.logprob = static_cast<float>(logits[out.id] - log_total);
   return out;
 }

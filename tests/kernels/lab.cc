@@ -92,6 +92,19 @@ absl::Span<const float> Lab::KeepFloats(Floats numbers) {
   return *floats_.back();
 }
 
+std::vector<Sampled> RunSample(Lab& lab, const Floats& logits, int64_t vocab,
+                               const std::vector<SamplingRow>& rows, int32_t limit) {
+  std::vector<Sampled> out(rows.size());
+  SampleParams params;
+  params.logits = lab.Put(logits, static_cast<int64_t>(rows.size()), vocab, 3);
+  params.id_limit = limit == 0 ? static_cast<int32_t>(vocab) : limit;
+  params.rows = rows;
+  params.out = absl::MakeSpan(out);
+  lab.backend().Sample(params);
+  EXPECT_TRUE(lab.backend().Synchronize().ok());
+  return out;
+}
+
 Floats Random(size_t count, uint32_t seed, float scale) {
   std::mt19937 bits(seed);
   std::normal_distribution<float> normal(0, scale);

@@ -52,6 +52,10 @@ class Lab {
   std::vector<std::unique_ptr<Floats>> floats_;
 };
 
+// What Sample answers for rows of `logits` [rows, vocab] below `limit` (0: vocab).
+std::vector<Sampled> RunSample(Lab& lab, const Floats& logits, int64_t vocab,
+                               const std::vector<SamplingRow>& rows, int32_t limit = 0);
+
 // Normal numbers, the same for the same seed.
 Floats Random(size_t count, uint32_t seed, float scale = 1.0f);
 

@@ -118,6 +118,14 @@ TEST(CpuBackendTest, AllocatesNothingOnceWarm) {
   for (int64_t i = 0; i < rows; ++i) index[i] = static_cast<int32_t>(i);
   const Floats frequency = Random(8, 4);
   std::vector<SamplingRow> sampling(rows, {.temperature = 1, .top_k = 9, .top_p = 0.9f});
+  const std::vector<SeenToken> seen = {{3, 1}, {60, 0}};
+  const std::vector<LogitBias> bias = {{63, 2.0f}};
+  for (int64_t i = 0; i < rows; i += 2) {
+    sampling[i].temperature = static_cast<float>(i % 4);
+    sampling[i].presence_penalty = 1;
+    sampling[i].seen = seen;
+    sampling[i].bias = bias;
+  }
   std::vector<Sampled> sampled(rows);
   Floats host(rows * cols);
   auto round = [&] {

@@ -28,15 +28,7 @@ class SampleTest : public ::testing::TestWithParam<std::string> {
   std::vector<Sampled> Run(const Floats& logits, int64_t vocab, std::vector<SamplingRow> rows,
                            int32_t limit = 0) {
     Lab lab(GetParam());
-    std::vector<Sampled> out(rows.size());
-    SampleParams params;
-    params.logits = lab.Put(logits, static_cast<int64_t>(rows.size()), vocab, 3);
-    params.id_limit = limit == 0 ? static_cast<int32_t>(vocab) : limit;
-    params.rows = rows;
-    params.out = absl::MakeSpan(out);
-    lab.backend().Sample(params);
-    EXPECT_TRUE(lab.backend().Synchronize().ok());
-    return out;
+    return RunSample(lab, logits, vocab, rows, limit);
   }
 };
 
@@ -189,13 +181,7 @@ TEST_P(SampleTest, EveryBackendChoosesTheSameIds) {
   const Floats logits = Random(rows.size() * vocab, 9, 2);
   const std::vector<Sampled> actual = Run(logits, vocab, rows);
   Lab lab("reference");
-  std::vector<Sampled> expected(rows.size());
-  SampleParams params;
-  params.logits = lab.Put(logits, static_cast<int64_t>(rows.size()), vocab);
-  params.id_limit = static_cast<int32_t>(vocab);
-  params.rows = rows;
-  params.out = absl::MakeSpan(expected);
-  lab.backend().Sample(params);
+  const std::vector<Sampled> expected = RunSample(lab, logits, vocab, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(actual[i].id, expected[i].id) << i;
     EXPECT_NEAR(actual[i].logprob, expected[i].logprob, 256 * kUnitRoundoff) << i;
