@@ -15,15 +15,25 @@ namespace tessera::base {
 
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
-  ~State() { EVP_MD_CTX_free(context); }
+  // Fetched once: starting anew with EVP_sha256() would look it up, and allocate, each time.
+  EVP_MD* algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  ~State() {
+    EVP_MD_CTX_free(context);
+    EVP_MD_free(algorithm);
+  }
 };
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
-  CHECK_EQ(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr), 1);
+  CHECK(state_->context != nullptr && state_->algorithm != nullptr);
+  Reset();
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+void Sha256::Reset() {
+  CHECK_EQ(EVP_DigestInit_ex(state_->context, state_->algorithm, nullptr), 1);
+}
 
 void Sha256::Update(absl::string_view bytes) {
   CHECK_EQ(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()), 1);

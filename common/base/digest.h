@@ -23,7 +23,8 @@ class Sha256 {
   void Update(absl::string_view bytes);
   // Appends the length of `bytes` (u64, little-endian), then the bytes: fields never run together.
   void UpdateField(absl::string_view bytes);
-  Sha256Digest Finish();  // REQUIRES: called once, last.
+  Sha256Digest Finish();  // REQUIRES: called once between constructor or Reset and the next Reset
+  void Reset();           // as new; allocates nothing
 
  private:
   struct State;

@@ -5,6 +5,23 @@
 
 namespace tessera::decode {
 
+namespace {
+
+// Each token of the prompt once; room for those of the answer.
+std::vector<kernels::SeenToken> SeenIn(absl::Span<const int32_t> prompt, int32_t max_tokens) {
+  std::vector<int32_t> ids(prompt.begin(), prompt.end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::vector<kernels::SeenToken> seen;
+  seen.reserve(ids.size() + max_tokens);
+  for (const int32_t id : ids) {
+    if (id >= 0) seen.push_back({id, 0});
+  }
+  return seen;
+}
+
+}  // namespace
+
 const char* Name(Stage stage) {
   switch (stage) {
     case Stage::kFetch:
@@ -24,20 +41,25 @@ const char* Name(Stage stage) {
 ActiveRequest::ActiveRequest(SequenceId id, Request request, int32_t max_tokens)
     : sink(std::move(request.sink)), deadline(request.deadline), arrival(request.arrival) {
   sequence.id = id;
+  sequence.tenant = std::move(request.tenant);
+  sequence.priority = request.priority;
   sequence.prompt = std::move(request.ids);
-  sequence.sampling = request.sampling;
+  sequence.pictures = std::move(request.pictures);
+  sequence.rows.resize(sequence.pictures.size());
+  sequence.root = request.root;
+  sequence.chain = std::move(request.chain);
+  sequence.sampling = std::move(request.sampling);
   sequence.max_tokens = max_tokens;
-  pictures.reserve(request.pictures.size());
-  for (PromptPicture& picture : request.pictures) {
-    Picture& added = pictures.emplace_back();
-    added.prompt = picture;
-    added.outcome.rows = picture.rows;
+  if (sequence.sampling.penalizes()) sequence.seen = SeenIn(sequence.prompt, max_tokens);
+  pictures.resize(sequence.pictures.size());
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    pictures[i].outcome.rows = sequence.pictures[i].rows;
   }
 }
 
 int32_t ActiveRequest::image_tokens() const {
   int32_t sum = 0;
-  for (const Picture& picture : pictures) sum += picture.prompt.rows;
+  for (const PromptPicture& picture : sequence.pictures) sum += picture.rows;
   return sum;
 }
 
@@ -46,16 +68,19 @@ Outcome ActiveRequest::OutcomeAt(absl::Time now) const {
   outcome.finish = sequence.finish;
   outcome.prompt_tokens = sequence.prompt_tokens();
   outcome.image_tokens = image_tokens();
+  outcome.cached_tokens = sequence.cached_tokens;
+  outcome.ahead_tokens = sequence.ahead_tokens;
   outcome.output_tokens = static_cast<int32_t>(sequence.generated.size());
   outcome.fetch = fetch;
-  const bool stepped = first_step != absl::InfinitePast();
   const bool answered = first_token != absl::InfinitePast();
-  const absl::Duration until_step = (stepped ? first_step : now) - arrival;
+  const absl::Duration until_step = (stepped() ? first_step : now) - arrival;
   outcome.queue = std::max(until_step - fetch - rows_wait, absl::ZeroDuration());
-  if (stepped) outcome.prefill = (answered ? first_token : now) - first_step;
+  if (stepped()) outcome.prefill = (answered ? first_token : now) - first_step;
   if (answered) outcome.generation = last_token - first_token;
   for (const Picture& picture : pictures) outcome.pictures.push_back(picture.outcome);
-  outcome.kv_blocks_new = blocks_taken;
+  outcome.kv_blocks_new = sequence.blocks_taken;
+  outcome.kv_blocks_reused = sequence.blocks_reused;
+  outcome.preemptions = sequence.preemptions;
   return outcome;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/store/embedding_record.h"
 #include "services/decode/engine/request.h"
 #include "services/decode/engine/sequence.h"
 #include "services/decode/engine/token_sink.h"
@@ -25,9 +25,7 @@ struct ActiveRequest {
   ActiveRequest(SequenceId id, Request request, int32_t max_tokens);
 
   struct Picture {
-    PromptPicture prompt;
-    store::RecordPtr record;  // null: not here yet, or not needed any more
-    bool awaited = false;     // asked for by NeedRows
+    bool awaited = false;  // asked for by NeedRows
     PictureOutcome outcome;
   };
 
@@ -41,14 +39,19 @@ struct ActiveRequest {
 
   absl::Time arrival;
   absl::Time stage_begin;    // of kFetch and kRows
-  absl::Duration fetch;      // sum
-  absl::Duration rows_wait;  // sum
+  absl::Duration fetch;      // sum before the first step
+  absl::Duration rows_wait;  // sum before the first step
   absl::Time first_step = absl::InfinitePast();
   absl::Time first_token = absl::InfinitePast();
   absl::Time last_token = absl::InfinitePast();
-  int32_t blocks_taken = 0;
+  absl::Time paused_since = absl::InfiniteFuture();
 
   int32_t image_tokens() const;
+  bool stepped() const { return first_step != absl::InfinitePast(); }
+  // When it is ended for taking too long.
+  absl::Time Expiry(absl::Duration slow_client_timeout) const {
+    return std::min(deadline, paused_since + slow_client_timeout);
+  }
   // What it cost until `now`.
   Outcome OutcomeAt(absl::Time now) const;
 };

@@ -14,7 +14,7 @@ void Block::Reset() {
 }
 
 BlockPool::BlockPool(int32_t blocks, int32_t block_size)
-    : block_size_(block_size), references_(blocks, 0) {
+    : block_size_(block_size), references_(blocks, 0), cached_(blocks, false) {
   CHECK_GE(blocks, 1);
   CHECK_GE(block_size, 1);
   free_.reserve(blocks);
@@ -35,14 +35,25 @@ bool BlockPool::Take(int32_t count, std::vector<Block>& out) {
   return true;
 }
 
+void BlockPool::SetCached(int32_t block, bool cached) {
+  CHECK_GT(references_[block], 0);
+  if (cached_[block] == cached) return;
+  cached_[block] = cached;
+  if (references_[block] == 1) idle_ += cached ? 1 : -1;
+}
+
 void BlockPool::Share(int32_t block) {
   CHECK_GT(references_[block], 0);
-  ++references_[block];
+  if (++references_[block] == 2 && cached_[block]) --idle_;
 }
 
 void BlockPool::Release(int32_t block) {
   CHECK_GT(references_[block], 0);
-  if (--references_[block] == 0) free_.push_back(block);
+  const int32_t left = --references_[block];
+  if (left == 1 && cached_[block]) ++idle_;
+  if (left > 0) return;
+  CHECK(!cached_[block]);
+  free_.push_back(block);
 }
 
 }  // namespace tessera::decode

@@ -49,9 +49,14 @@ class BlockPool {
   // are free.
   bool Take(int32_t count, std::vector<Block>& out);
 
+  // Says that one of the references to `block` is the prefix cache's. REQUIRES: has one.
+  void SetCached(int32_t block, bool cached);
+
   int32_t total() const { return static_cast<int32_t>(references_.size()); }
   int32_t free() const { return static_cast<int32_t>(free_.size()); }
-  int32_t used() const { return total() - free(); }
+  int32_t used() const { return total() - free(); }  // idle ones included
+  // Blocks that nobody but the prefix cache holds: it can give them back.
+  int32_t idle() const { return idle_; }
   int32_t block_size() const { return block_size_; }
   int32_t references(int32_t block) const { return references_[block]; }
   // Blocks that hold `tokens`.
@@ -66,7 +71,9 @@ class BlockPool {
 
   const int32_t block_size_;
   std::vector<int32_t> references_;  // [blocks]
-  std::vector<int32_t> free_;        // the last one is taken first
+  std::vector<bool> cached_;         // [blocks]
+  int32_t idle_ = 0;
+  std::vector<int32_t> free_;  // the last one is taken first
 };
 
 }  // namespace tessera::decode

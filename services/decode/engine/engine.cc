@@ -29,12 +29,13 @@ absl::Status Draining() {
 
 Engine::Engine(const EngineOptions& options, EngineDevice device, store::EmbeddingStore& store,
                base::Clock& clock)
-    : most_requests_(int64_t{options.scheduler.max_sequences} + options.scheduler.max_waiting),
+    : options_(options),
+      most_requests_(int64_t{options.scheduler.max_sequences} + options.scheduler.max_waiting),
       clock_(clock),
       queue_(clock),
       loop_(ForLoop(options), std::move(device), clock,
             {.fetch = [this](FetchJob job) { fetcher_->Fetch(std::move(job)); },
-             .ended = [this] { LeavePlace(); }}),
+             .ended = [this](Priority priority) { LeavePlace(priority); }}),
       fetcher_(std::make_unique<RowFetcher>(
           options.fetch, store, [this](FetchResult result) { queue_.Push(std::move(result)); })) {
   thread_ = std::thread([this] { Run(); });
@@ -47,34 +48,63 @@ Engine::~Engine() {
 }
 
 absl::StatusOr<Admission> Engine::Submit(Request request) {
+  const bool ahead = request.priority == Priority::kAhead;
+  if (ahead) {
+    request.ids.resize(request.ids.size() / options_.block_size * options_.block_size);
+    std::erase_if(request.pictures, [end = request.ids.size()](const PromptPicture& picture) {
+      return static_cast<size_t>(picture.first_token) >= end;
+    });
+  }
   CHECK(!request.ids.empty());
-  CHECK_GE(request.max_tokens, 1);
-  const int64_t prompt_tokens = static_cast<int64_t>(request.ids.size());
-  int64_t image_tokens = 0;
-  for (const PromptPicture& picture : request.pictures) image_tokens += picture.rows;
-  RETURN_IF_ERROR(loop_.CheckFits(prompt_tokens, image_tokens, 1));
+  CHECK_GE(request.max_tokens, ahead ? 0 : 1);
+  RETURN_IF_ERROR(CheckRequest(request));
   RETURN_IF_ERROR(loop_.health());
-  RETURN_IF_ERROR(TakePlace());
-  const int64_t max_tokens = std::min(request.max_tokens, limit_tokens() - prompt_tokens);
+  RETURN_IF_ERROR(TakePlace(request.priority));
+  const Priority priority = request.priority;
+  const int64_t prompt_tokens = static_cast<int64_t>(request.ids.size());
+  const int64_t max_tokens =
+      ahead ? 0 : std::min(request.max_tokens, limit_tokens() - prompt_tokens);
   if (request.arrival == absl::InfinitePast()) request.arrival = clock_.Now();
+  NameBlocks(request);
 
   Admission admission;
   admission.id = next_id_.fetch_add(1);
   admission.prompt_tokens = static_cast<int32_t>(prompt_tokens);
-  admission.blocks = loop_.BlocksFor(prompt_tokens + max_tokens - 1);
+  admission.blocks = loop_.BlocksFor(prompt_tokens + std::max<int64_t>(max_tokens - 1, 0));
   request.sink->OnAccepted(admission);
   if (!queue_.Push(NewRequest{std::make_unique<ActiveRequest>(admission.id, std::move(request),
                                                               static_cast<int32_t>(max_tokens))})) {
-    LeavePlace();
+    LeavePlace(priority);
     return Draining();
   }
   return admission;
+}
+
+absl::Status Engine::CheckRequest(const Request& request) const {
+  int64_t image_tokens = 0;
+  for (const PromptPicture& picture : request.pictures) image_tokens += picture.rows;
+  RETURN_IF_ERROR(loop_.CheckFits(static_cast<int64_t>(request.ids.size()), image_tokens,
+                                  request.priority == Priority::kAhead ? 0 : 1));
+  return CheckVocabulary(request.sampling, options_.vocabulary);
+}
+
+// On the caller's thread: the engine's has better to do.
+void Engine::NameBlocks(Request& request) const {
+  BlockHasher hasher(options_.block_size);
+  const int32_t tokens = static_cast<int32_t>(request.ids.size());
+  ChainRoot root;
+  root.tenant = request.tenant;
+  root.rotary_length = tokens > options_.rotary_shared_tokens ? tokens : 0;
+  request.root = hasher.Root(root);
+  request.chain = hasher.Chain(request.root, request.ids, request.pictures);
 }
 
 void Engine::Cancel(SequenceId id, absl::Status status) {
   CHECK(!status.ok());
   queue_.Push(CancelRequest{id, std::move(status)});
 }
+
+void Engine::Resume(SequenceId id) { queue_.Push(ResumeRequest{id}); }
 
 void Engine::RowsReady(SequenceId id, std::vector<int32_t> pictures) {
   queue_.Push(RowsExist{id, std::move(pictures)});
@@ -85,34 +115,39 @@ bool Engine::Drain(absl::Time deadline) {
     base::MutexLock lock(mutex_);
     draining_ = true;
   }
+  queue_.Push(CancelAhead{Draining()});
   if (AwaitNone(deadline)) return true;
   queue_.Push(CancelAll{Draining()});
   AwaitNone(absl::InfiniteFuture());
   return false;
 }
 
-absl::Status Engine::TakePlace() {
+absl::Status Engine::TakePlace(Priority priority) {
   base::MutexLock lock(mutex_);
   if (draining_) return Draining();
-  if (requests_ >= most_requests_) {
+  const bool ahead = priority == Priority::kAhead;
+  const int64_t here = ahead ? ahead_ : requests_;
+  if (here >= (ahead ? options_.max_ahead : most_requests_)) {
     return base::WithRetry(
         base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                    absl::StrCat(requests_, " requests run or wait already; ask again later")),
+                    absl::StrCat(here, " requests run or wait already; ask again later")),
         absl::Seconds(1));
   }
-  ++requests_;
+  ++(ahead ? ahead_ : requests_);
   return absl::OkStatus();
 }
 
-void Engine::LeavePlace() {
+void Engine::LeavePlace(Priority priority) {
   base::MutexLock lock(mutex_);
-  if (--requests_ == 0) none_left_.SignalAll();
+  --(priority == Priority::kAhead ? ahead_ : requests_);
+  if (requests_ + ahead_ == 0) none_left_.SignalAll();
 }
 
 bool Engine::AwaitNone(absl::Time until) {
   base::MutexLock lock(mutex_);
-  while (requests_ > 0 && clock_.Now() < until) clock_.WaitUntil(none_left_, mutex_, until);
-  return requests_ == 0;
+  while (requests_ + ahead_ > 0 && clock_.Now() < until)
+    clock_.WaitUntil(none_left_, mutex_, until);
+  return requests_ + ahead_ == 0;
 }
 
 // The engine's thread.

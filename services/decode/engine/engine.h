@@ -33,11 +33,16 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Accepts a request: calls its sink's OnAccepted, then lets the engine have it. Refused at once,
-  // and the sink never called again: INVALID_ARGUMENT, CONTEXT_TOO_LONG, when it can never fit;
-  // RESOURCE_EXHAUSTED, QUEUE_FULL, when too many wait; UNAVAILABLE, DRAINING. Never waits.
+  // and the sink never called again: INVALID_ARGUMENT, CONTEXT_TOO_LONG, when it can never fit, or
+  // for a biased token beyond the vocabulary; RESOURCE_EXHAUSTED, QUEUE_FULL, when too many wait
+  // (or too much ahead-work); UNAVAILABLE, DRAINING. Never waits.
+  // Ahead-work ends with OK and kLength, or kDropped when it gave way; its `ids` are cut to full
+  // blocks. REQUIRES: these are one at least.
   absl::StatusOr<Admission> Submit(Request request);
   // The request ends with `status` (not OK) at the next step; nothing when it has ended.
   void Cancel(SequenceId id, absl::Status status);
+  // The reader of a request whose sink answered kPause has caught up.
+  void Resume(SequenceId id);
   // Rows that OnNeedRows asked for exist; other pictures are ignored.
   void RowsReady(SequenceId id, std::vector<int32_t> pictures);
 
@@ -50,13 +55,17 @@ class Engine {
   absl::Status health() const { return loop_.health(); }
   // Most tokens that prompt and answer together may have.
   int64_t limit_tokens() const { return loop_.limit_tokens(); }
+  int32_t block_size() const { return options_.block_size; }  // tokens
 
  private:
-  absl::Status TakePlace();
-  void LeavePlace();
+  absl::Status CheckRequest(const Request& request) const;
+  void NameBlocks(Request& request) const;
+  absl::Status TakePlace(Priority priority);
+  void LeavePlace(Priority priority);
   bool AwaitNone(absl::Time until);
   void Run();
 
+  const EngineOptions options_;
   const int64_t most_requests_;  // in the batch, waiting, or waiting for rows
   base::Clock& clock_;
   RequestQueue queue_;
@@ -67,6 +76,7 @@ class Engine {
   base::Mutex mutex_;
   base::CondVar none_left_;
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;

@@ -19,12 +19,13 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineDevice device, base::
       clock_(clock),
       hooks_(std::move(hooks)),
       pool_(options.blocks, options.block_size),
-      scheduler_(options.scheduler, pool_) {
+      cache_(options.prefix_cache_blocks, pool_),
+      scheduler_(options.scheduler, pool_, cache_) {
   const size_t sequences = options_.scheduler.max_sequences;
   sampled_.reserve(sequences);
   sampled_ids_.reserve(sequences);
   runs_.reserve(sequences);
-  finite_.reserve(sequences);
+  sample_of_.reserve(sequences);
   Publish();
 }
 
@@ -34,28 +35,42 @@ bool EngineLoop::Step() {
   const absl::Time begin = clock_.Now();
   EndExpired(begin);
   const BatchPlan& plan = scheduler_.Next();
-  if (plan.sequences() == 0) return false;
-  MarkStarted(begin);
-  if (absl::Status status = Compute(plan); !status.ok()) {
-    FailPlanned(status);
-    return true;
+  const bool expelled = !scheduler_.expelled().empty();
+  if (plan.sequences() > 0) {
+    MarkStarted(begin);
+    if (absl::Status status = Compute(plan); status.ok()) {
+      GatherRuns();
+      const absl::Time end = clock_.Now();
+      counted_.steps += 1;
+      size_t s = 0;
+      for (const Progress& progress : scheduler_.Commit(runs_)) Deliver(progress, s++, end);
+    } else {
+      FailPlanned(status);
+    }
+  } else if (!expelled) {
+    return false;
   }
-  GatherRuns();
-  const absl::Time end = clock_.Now();
-  counted_.steps += 1;
-  size_t at = 0;
-  for (const Progress& progress : scheduler_.Commit(runs_)) Deliver(progress, finite_[at++], end);
+  if (expelled) ProceedExpelled();
   Publish();
   return true;
+}
+
+// What Next put outside.
+void EngineLoop::ProceedExpelled() {
+  expelled_.clear();
+  for (const Sequence* sequence : scheduler_.expelled()) expelled_.push_back(sequence->id);
+  for (const SequenceId id : expelled_) {
+    const auto it = requests_.find(id);
+    if (it != requests_.end()) Proceed(*it->second);
+  }
 }
 
 void EngineLoop::MarkStarted(absl::Time now) {
   for (const Sequence* sequence : scheduler_.planned()) {
     ActiveRequest& request = *requests_.at(sequence->id);
-    if (request.first_step == absl::InfinitePast()) {
-      request.first_step = now;
-      request.stage = Stage::kPrefill;
-      request.blocks_taken = static_cast<int32_t>(sequence->blocks.size());
+    if (!request.stepped()) request.first_step = now;
+    if (request.stage == Stage::kQueue) {
+      request.stage = sequence->generated.empty() ? Stage::kPrefill : Stage::kGeneration;
     }
   }
 }
@@ -84,51 +99,64 @@ absl::Status EngineLoop::Compute(const BatchPlan& plan) {
 
 // One run of tokens per sequence of the plan: what was sampled, nothing where the prompt goes on.
 void EngineLoop::GatherRuns() {
-  runs_.assign(scheduler_.planned().size(), TokenRun());
-  finite_.assign(scheduler_.planned().size(), true);
+  const size_t sequences = scheduler_.planned().size();
+  runs_.assign(sequences, TokenRun());
+  sample_of_.assign(sequences, -1);
   sampled_ids_.clear();
   for (const kernels::Sampled& sampled : sampled_) sampled_ids_.push_back(sampled.id);
   const absl::Span<const int32_t> owners = scheduler_.sampled_sequences();
   for (size_t i = 0; i < owners.size(); ++i) {
-    finite_[owners[i]] = sampled_[i].finite;
+    sample_of_[owners[i]] = static_cast<int32_t>(i);
     if (sampled_[i].finite) runs_[owners[i]] = TokenRun(&sampled_ids_[i], 1);
   }
   const std::vector<int32_t>& begin = scheduler_.plan().query_begin;
-  for (size_t s = 0; s < scheduler_.planned().size(); ++s) {
+  for (size_t s = 0; s < sequences; ++s) {
     const Sequence& sequence = *scheduler_.planned()[s];
     if (sequence.prefilling()) counted_.prompt_tokens += begin[s + 1] - begin[s];
   }
 }
 
-void EngineLoop::Deliver(const Progress& progress, bool finite, absl::Time now) {
+// What the step did for sequence `s` of the plan.
+void EngineLoop::Deliver(const Progress& progress, size_t s, absl::Time now) {
   Sequence& sequence = *progress.sequence;
   ActiveRequest& request = *requests_.at(sequence.id);
   counted_.generation_tokens += progress.new_tokens;
-  if (!finite) {
+  const int32_t sample = sample_of_[s];
+  if (sample >= 0 && !sampled_[sample].finite) {
     counted_.nonfinite_logits += 1;
     End(request, base::Error(absl::StatusCode::kInternal, "NONFINITE_LOGITS",
                              absl::StrCat("the model computed NaN or infinity for token ",
                                           sequence.generated.size(), " of the answer")));
     return;
   }
-  if (!sequence.prefilling() && request.stage == Stage::kPrefill) {
+  if (sample >= 0 && request.first_token == absl::InfinitePast()) {
     request.stage = Stage::kGeneration;
     request.first_token = now;
     request.last_token = now;
-    for (ActiveRequest::Picture& picture : request.pictures) picture.record = nullptr;
   }
   if (progress.new_tokens > 0) {
     request.last_token = now;
     const absl::Span<const int32_t> ids(sequence.generated);
-    const SinkAnswer answer = request.sink->OnTokens(ids.last(progress.new_tokens));
-    if (answer == SinkAnswer::kFull) {
-      End(request, base::Error(absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
-                               "the client does not read its answer; the request was aborted"));
-      return;
+    const absl::Span<const kernels::Sampled> sampled(sampled_);
+    switch (request.sink->OnTokens(ids.last(progress.new_tokens),
+                                   sampled.subspan(sample, progress.new_tokens))) {
+      case SinkAnswer::kContinue:
+        break;
+      case SinkAnswer::kStop:
+        sequence.finish = FinishReason::kStop;
+        break;
+      case SinkAnswer::kPause:
+        Pause(request, now);
+        break;
     }
-    if (answer == SinkAnswer::kStop) sequence.finish = FinishReason::kStop;
   }
   if (sequence.finish != FinishReason::kNone) End(request, absl::OkStatus());
+}
+
+void EngineLoop::Pause(ActiveRequest& request, absl::Time now) {
+  scheduler_.Pause(request.sequence);
+  request.paused_since = now;
+  next_deadline_ = std::min(next_deadline_, request.Expiry(options_.slow_client_timeout));
 }
 
 void EngineLoop::FailPlanned(const absl::Status& status) {
@@ -140,14 +168,22 @@ void EngineLoop::FailPlanned(const absl::Status& status) {
 
 void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
   const absl::Time now = clock_.Now();
-  if (request.stage == Stage::kFetch) request.fetch += now - request.stage_begin;
-  if (request.stage == Stage::kRows) request.rows_wait += now - request.stage_begin;
+  EndStage(request);
   scheduler_.Remove(request.sequence);
-  CountEnd(request, status);
+  if (!request.sequence.ahead()) CountEnd(request, status);
   const auto node = requests_.extract(request.sequence.id);
   Publish();
   request.sink->OnEnd(status, request.OutcomeAt(now));
-  hooks_.ended();
+  hooks_.ended(request.sequence.priority);
+}
+
+// The time of a fetch, or of waiting for rows, that is under way. After the first step it is part
+// of prefill or generation.
+void EngineLoop::EndStage(ActiveRequest& request) {
+  const absl::Duration time = clock_.Now() - request.stage_begin;
+  if (request.stage == Stage::kFetch && !request.stepped()) request.fetch += time;
+  if (request.stage == Stage::kRows && !request.stepped()) request.rows_wait += time;
+  request.stage = Stage::kQueue;
 }
 
 void EngineLoop::CountEnd(const ActiveRequest& request, const absl::Status& status) {
@@ -175,30 +211,45 @@ void EngineLoop::EndExpired(absl::Time now) {
   if (now < next_deadline_) return;
   std::vector<ActiveRequest*> expired;
   for (const auto& [id, request] : requests_) {
-    if (request->deadline <= now) expired.push_back(request.get());
+    if (request->Expiry(options_.slow_client_timeout) <= now) expired.push_back(request.get());
   }
-  for (ActiveRequest* request : expired) {
-    const char* stage = Name(request->stage);
-    End(*request,
-        base::Error(absl::StatusCode::kDeadlineExceeded, absl::StrCat("DEADLINE_IN_", stage),
-                    absl::StrCat("the deadline passed in stage ", stage, " after ",
-                                 absl::FormatDuration(now - request->arrival))));
-  }
+  for (ActiveRequest* request : expired) End(*request, Expired(*request, now));
   UpdateNextDeadline();
+}
+
+absl::Status EngineLoop::Expired(const ActiveRequest& request, absl::Time now) const {
+  if (request.deadline > now) {
+    return base::Error(absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
+                       absl::StrCat("the client has not read its answer for ",
+                                    absl::FormatDuration(now - request.paused_since),
+                                    "; the request was aborted"));
+  }
+  const char* stage = Name(request.stage);
+  return base::Error(absl::StatusCode::kDeadlineExceeded, absl::StrCat("DEADLINE_IN_", stage),
+                     absl::StrCat("the deadline passed in stage ", stage, " after ",
+                                  absl::FormatDuration(now - request.arrival)));
 }
 
 void EngineLoop::UpdateNextDeadline() {
   next_deadline_ = absl::InfiniteFuture();
   for (const auto& [id, request] : requests_) {
-    next_deadline_ = std::min(next_deadline_, request->deadline);
+    next_deadline_ = std::min(next_deadline_, request->Expiry(options_.slow_client_timeout));
   }
 }
 
 void EngineLoop::Publish() {
   counted_.running = scheduler_.running();
   counted_.waiting = static_cast<int64_t>(requests_.size()) - scheduler_.running();
-  counted_.blocks_used = pool_.used();
+  counted_.blocks_used = pool_.used() - pool_.idle();
+  counted_.blocks_cached = pool_.idle();
   counted_.blocks_total = pool_.total();
+  const SchedulerCounts& counts = scheduler_.counts();
+  counted_.preemptions = counts.preemptions;
+  counted_.prefix_queries = counts.queried_tokens;
+  counted_.prefix_hits = counts.hit_tokens;
+  counted_.prefix_evicted = cache_.evicted_tokens();
+  counted_.ahead_used = cache_.ahead_used_tokens();
+  counted_.ahead_wasted = cache_.ahead_wasted_tokens() + counts.ahead_dropped_tokens;
   base::MutexLock lock(mutex_);
   published_ = counted_;
 }

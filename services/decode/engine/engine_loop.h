@@ -13,6 +13,7 @@
 #include "services/decode/engine/block_pool.h"
 #include "services/decode/engine/engine_options.h"
 #include "services/decode/engine/engine_stats.h"
+#include "services/decode/engine/prefix_cache.h"
 #include "services/decode/engine/request_queue.h"
 #include "services/decode/engine/scheduler.h"
 
@@ -25,7 +26,7 @@ class EngineLoop {
  public:
   struct Hooks {
     std::function<void(FetchJob)> fetch;  // the result comes back as a message
-    std::function<void()> ended;          // after a sink's OnEnd
+    std::function<void(Priority)> ended;  // after a sink's OnEnd
   };
 
   EngineLoop(const EngineOptions& options, EngineDevice device, base::Clock& clock, Hooks hooks);
@@ -55,21 +56,27 @@ class EngineLoop {
  private:
   void On(NewRequest message);
   void On(CancelRequest message);
+  void On(ResumeRequest message);
+  void On(CancelAhead message);
   void On(CancelAll message);
   void On(RowsExist message);
   void On(FetchResult message);
 
+  void Proceed(ActiveRequest& request);
+  void ProceedExpelled();
   void Fetch(ActiveRequest& request);
-  absl::Status TakeRecord(ActiveRequest::Picture& picture, store::RecordPtr record);
+  absl::Status TakeRecord(ActiveRequest& request, size_t picture, store::RecordPtr record);
   void AskForRows(ActiveRequest& request);
-  void Schedule(ActiveRequest& request);
+  void EndStage(ActiveRequest& request);
   void EndExpired(absl::Time now);
+  absl::Status Expired(const ActiveRequest& request, absl::Time now) const;
   void UpdateNextDeadline();
 
   absl::Status Compute(const BatchPlan& plan);
   void MarkStarted(absl::Time now);
   void GatherRuns();
-  void Deliver(const Progress& progress, bool finite, absl::Time now);
+  void Deliver(const Progress& progress, size_t s, absl::Time now);
+  void Pause(ActiveRequest& request, absl::Time now);
   void FailPlanned(const absl::Status& status);
   void End(ActiveRequest& request, const absl::Status& status);
   void CountEnd(const ActiveRequest& request, const absl::Status& status);
@@ -80,6 +87,7 @@ class EngineLoop {
   base::Clock& clock_;
   const Hooks hooks_;
   BlockPool pool_;
+  PrefixCache cache_;
   Scheduler scheduler_;
   absl::flat_hash_map<SequenceId, std::unique_ptr<ActiveRequest>> requests_;
   absl::Time next_deadline_ = absl::InfiniteFuture();
@@ -88,8 +96,9 @@ class EngineLoop {
   // Of one step; kept for their memory.
   std::vector<kernels::Sampled> sampled_;
   std::vector<int32_t> sampled_ids_;
-  std::vector<TokenRun> runs_;  // [sequences of the plan]
-  std::vector<bool> finite_;    // [sequences of the plan]
+  std::vector<TokenRun> runs_;      // [sequences of the plan]
+  std::vector<int32_t> sample_of_;  // [sequences of the plan] its first in sampled_, or -1
+  std::vector<SequenceId> expelled_;
 
   EngineStats counted_;
   mutable base::Mutex mutex_;

@@ -27,8 +27,11 @@ void EngineLoop::On(NewRequest message) {
   requests_.emplace(request.sequence.id, std::move(message.request));
   if (!closed_.ok()) return End(request, closed_);
   if (absl::Status status = health(); !status.ok()) return End(request, status);
-  if (request.pictures.empty()) return Schedule(request);
-  Fetch(request);
+  scheduler_.Open(request.sequence);
+  for (size_t i = 0; i < request.pictures.size(); ++i) {
+    if (!request.sequence.LacksRows(i)) request.pictures[i].outcome.tier = RowTier::kPrefixKv;
+  }
+  Proceed(request);
 }
 
 void EngineLoop::On(CancelRequest message) {
@@ -36,21 +39,51 @@ void EngineLoop::On(CancelRequest message) {
   if (it != requests_.end()) End(*it->second, message.status);
 }
 
+void EngineLoop::On(ResumeRequest message) {
+  const auto it = requests_.find(message.id);
+  if (it == requests_.end() || !it->second->sequence.paused) return;
+  ActiveRequest& request = *it->second;
+  scheduler_.Resume(request.sequence);
+  request.paused_since = absl::InfiniteFuture();
+  const bool fetching = request.stage == Stage::kFetch || request.stage == Stage::kRows;
+  if (request.sequence.state == Sequence::State::kOutside && !fetching) Proceed(request);
+}
+
+void EngineLoop::On(CancelAhead message) {
+  std::vector<ActiveRequest*> ahead;
+  for (const auto& [id, request] : requests_) {
+    if (request->sequence.ahead()) ahead.push_back(request.get());
+  }
+  for (ActiveRequest* request : ahead) End(*request, message.status);
+}
+
 void EngineLoop::On(CancelAll message) {
   closed_ = std::move(message.status);
   EndAll(closed_);
 }
 
-// Reads the records that the request does not hold yet.
+// A sequence outside the scheduler: into the queue when every row that it needs is here, else off
+// to fetch them.
+void EngineLoop::Proceed(ActiveRequest& request) {
+  Sequence& sequence = request.sequence;
+  request.stage = Stage::kQueue;
+  if (sequence.finish != FinishReason::kNone) return End(request, absl::OkStatus());
+  if (sequence.paused) return;  // Resume brings it back
+  if (sequence.LacksRows()) return Fetch(request);
+  if (absl::Status status = scheduler_.Enqueue(sequence); !status.ok()) End(request, status);
+}
+
+// Reads the records whose rows are needed and not here.
 void EngineLoop::Fetch(ActiveRequest& request) {
+  const Sequence& sequence = request.sequence;
   FetchJob job;
-  job.id = request.sequence.id;
-  for (size_t i = 0; i < request.pictures.size(); ++i) {
-    const ActiveRequest::Picture& picture = request.pictures[i];
-    if (picture.record != nullptr) continue;
+  job.id = sequence.id;
+  for (size_t i = 0; i < sequence.pictures.size(); ++i) {
+    if (!sequence.LacksRows(i)) continue;
     job.pictures.push_back(static_cast<int32_t>(i));
-    job.keys.push_back(picture.prompt.key);
-    job.bytes += static_cast<size_t>(picture.prompt.rows * options_.row_width) * sizeof(float);
+    job.keys.push_back(sequence.pictures[i].key);
+    job.bytes +=
+        static_cast<size_t>(sequence.pictures[i].rows * options_.row_width) * sizeof(float);
   }
   request.stage = Stage::kFetch;
   request.stage_begin = clock_.Now();
@@ -61,44 +94,50 @@ void EngineLoop::On(FetchResult message) {
   const auto it = requests_.find(message.id);
   if (it == requests_.end()) return;  // ended meanwhile
   ActiveRequest& request = *it->second;
-  const absl::Time now = clock_.Now();
-  request.fetch += now - request.stage_begin;
-  request.stage_begin = now;
+  EndStage(request);
   bool complete = true;
   for (size_t i = 0; i < message.pictures.size(); ++i) {
-    ActiveRequest::Picture& picture = request.pictures[message.pictures[i]];
+    const size_t picture = static_cast<size_t>(message.pictures[i]);
     if (message.records[i] == nullptr) {
       complete = false;
-      picture.awaited = true;
+      request.pictures[picture].awaited = true;
       continue;
     }
-    if (absl::Status status = TakeRecord(picture, std::move(message.records[i])); !status.ok()) {
-      request.stage = Stage::kQueue;
-      return End(request, status);
-    }
+    absl::Status status = TakeRecord(request, picture, std::move(message.records[i]));
+    if (!status.ok()) return End(request, status);
   }
-  if (complete) return Schedule(request);
+  // Its pinned blocks may have gone meanwhile, and rows that it did not need then are needed now.
+  if (complete) return Proceed(request);
   AskForRows(request);
 }
 
-absl::Status EngineLoop::TakeRecord(ActiveRequest::Picture& picture, store::RecordPtr record) {
-  if (record->rows != picture.prompt.rows || record->width != options_.row_width) {
+absl::Status EngineLoop::TakeRecord(ActiveRequest& request, size_t picture,
+                                    store::RecordPtr record) {
+  const PromptPicture& asked = request.sequence.pictures[picture];
+  if (record->rows != asked.rows || record->width != options_.row_width) {
     return base::BadField(
         "images", "ROWS_MISMATCH",
         absl::StrCat("record ", record->key.hex(), " has ", record->rows, " rows of ",
-                     record->width, "; the reference says ", picture.prompt.rows,
+                     record->width, "; the reference says ", asked.rows,
                      " and the model takes rows of ", options_.row_width));
   }
-  picture.outcome.bytes_moved = record->data.size();
-  picture.outcome.tier =
-      picture.outcome.tier == RowTier::kNone ? RowTier::kLocal : picture.outcome.tier;
+  PictureOutcome& outcome = request.pictures[picture].outcome;
+  outcome.bytes_moved = record->data.size();
+  if (outcome.tier != RowTier::kComputed) outcome.tier = RowTier::kLocal;
   counted_.fetched_bytes += static_cast<int64_t>(record->data.size());
-  picture.record = std::move(record);
+  PictureRows& rows = request.sequence.rows[picture];
+  rows.rows = record->view();
+  rows.owner = std::move(record);
   return absl::OkStatus();
 }
 
 void EngineLoop::AskForRows(ActiveRequest& request) {
+  if (request.sequence.ahead()) {
+    request.sequence.finish = FinishReason::kDropped;
+    return End(request, absl::OkStatus());
+  }
   request.stage = Stage::kRows;
+  request.stage_begin = clock_.Now();
   if (request.rows_asked++ == kMostRowRounds) {
     return End(request,
                base::WithRetry(base::Error(absl::StatusCode::kUnavailable, "ROWS_MISSING",
@@ -127,21 +166,8 @@ void EngineLoop::On(RowsExist message) {
   const bool awaiting = std::any_of(request.pictures.begin(), request.pictures.end(),
                                     [](const auto& picture) { return picture.awaited; });
   if (awaiting) return;
-  request.rows_wait += clock_.Now() - request.stage_begin;
-  Fetch(request);
-}
-
-// Every row is here: the sequence waits for its turn.
-void EngineLoop::Schedule(ActiveRequest& request) {
-  request.stage = Stage::kQueue;
-  for (const ActiveRequest::Picture& picture : request.pictures) {
-    PictureRows rows;
-    rows.first_token = picture.prompt.first_token;
-    rows.rows = picture.record->view();
-    rows.owner = picture.record;
-    request.sequence.pictures.push_back(std::move(rows));
-  }
-  if (absl::Status status = scheduler_.Add(request.sequence); !status.ok()) End(request, status);
+  EndStage(request);
+  Proceed(request);
 }
 
 }  // namespace tessera::decode

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "kernels/backend.h"
 #include "services/decode/engine/row_fetcher.h"
 #include "services/decode/engine/scheduler.h"
@@ -17,6 +19,13 @@ struct EngineOptions {
   int32_t vocabulary = 0;      // ids at or beyond it are never sampled
   int64_t row_width = 0;       // columns of a picture's row
   RowFetcherOptions fetch;
+  int32_t prefix_cache_blocks = 0;  // of `blocks`, at most; 0: nothing is kept
+  // A prompt longer than this has rotary frequencies of its own length (dynamic scaling), and
+  // shares blocks with prompts of the same length only.
+  int32_t rotary_shared_tokens = std::numeric_limits<int32_t>::max();
+  int32_t max_ahead = 8;  // ahead-work at a time; more is refused
+  // A request whose reader has paused it for so long is aborted.
+  absl::Duration slow_client_timeout = absl::Seconds(10);
 };
 
 // What the engine computes with. Dies in this order: cache, model, backend.

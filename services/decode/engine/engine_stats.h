@@ -7,9 +7,10 @@ namespace tessera::decode {
 // What an engine has done since it started, and what it holds now. A copy: plain numbers.
 struct EngineStats {
   // Now.
-  int64_t running = 0;      // sequences in the batch
-  int64_t waiting = 0;      // accepted, not in the batch: for room, or for rows
-  int64_t blocks_used = 0;  // KV blocks
+  int64_t running = 0;        // sequences in the batch
+  int64_t waiting = 0;        // accepted, not in the batch: for room, or for rows
+  int64_t blocks_used = 0;    // KV blocks of requests
+  int64_t blocks_cached = 0;  // KV blocks that only the prefix cache holds
   int64_t blocks_total = 0;
   // Since the start.
   int64_t steps = 0;
@@ -21,6 +22,13 @@ struct EngineStats {
   int64_t finished_error = 0;
   int64_t nonfinite_logits = 0;  // of finished_error
   int64_t fetched_bytes = 0;     // rows read from the store
+  int64_t preemptions = 0;
+  // Tokens.
+  int64_t prefix_queries = 0;  // looked up in the prefix cache
+  int64_t prefix_hits = 0;     // of these, found
+  int64_t prefix_evicted = 0;
+  int64_t ahead_used = 0;  // computed ahead, then found by a question
+  int64_t ahead_wasted = 0;
 };
 
 }  // namespace tessera::decode

@@ -2,29 +2,32 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/store/embedding_key.h"
+#include "services/decode/engine/block_hash.h"
+#include "services/decode/engine/prompt_picture.h"
 #include "services/decode/engine/sampling_options.h"
+#include "services/decode/engine/sequence.h"
 #include "services/decode/engine/token_sink.h"
 
 namespace tessera::decode {
 
-// A picture in a prompt, by name: its rows come from the store.
-struct PromptPicture {
-  store::EmbeddingKey key;
-  int32_t first_token = 0;
-  int32_t rows = 0;
-};
-
 // What an answer is asked for with. REQUIRES: `ids` is not empty; its -1 are exactly the places of
 // `pictures`, which ascend and stand apart.
 struct Request {
+  std::string tenant;  // shares no KV with other tenants
+  // kAhead: computes the full blocks of `ids` for those who will begin so, and gives no answer.
+  Priority priority = Priority::kQuestion;
   std::vector<int32_t> ids;  // -1 where a row of a picture stands
   std::vector<PromptPicture> pictures;
+  // Names of the full blocks of `ids`; Engine::Submit fills them in.
+  BlockHash root{};
+  std::vector<BlockHash> chain;
   SamplingOptions sampling;  // validated
-  // Tokens of the answer at most; what the context or the KV cache has no room for is cut.
+  // Tokens of the answer at most, 0 for kAhead; what the context or the KV cache has no room for is
+  // cut.
   int64_t max_tokens = 256;
   absl::Time arrival = absl::InfinitePast();  // of the call; InfinitePast: now
   absl::Time deadline = absl::InfiniteFuture();

@@ -22,6 +22,14 @@ struct CancelRequest {
   SequenceId id = 0;
   absl::Status status;  // what the sink is told
 };
+// The reader of a paused request has caught up.
+struct ResumeRequest {
+  SequenceId id = 0;
+};
+// Ends all ahead-work.
+struct CancelAhead {
+  absl::Status status;
+};
 // Ends all requests, also those that come later.
 struct CancelAll {
   absl::Status status;
@@ -30,7 +38,8 @@ struct RowsExist {
   SequenceId id = 0;
   std::vector<int32_t> pictures;
 };
-using EngineMessage = std::variant<NewRequest, CancelRequest, CancelAll, RowsExist, FetchResult>;
+using EngineMessage = std::variant<NewRequest, CancelRequest, ResumeRequest, CancelAhead, CancelAll,
+                                   RowsExist, FetchResult>;
 
 // The way into the engine. Any thread pushes, the engine's thread takes all at once. Bounded by its
 // users: the engine admits a bounded number of requests, and each has at most a few messages under

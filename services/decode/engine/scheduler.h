@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "services/decode/engine/block_hash.h"
 #include "services/decode/engine/block_pool.h"
+#include "services/decode/engine/fair_queue.h"
+#include "services/decode/engine/plan_builder.h"
+#include "services/decode/engine/prefix_cache.h"
 #include "services/decode/engine/sequence.h"
 #include "services/decode/model/batch_plan.h"
 
@@ -19,6 +22,9 @@ struct SchedulerOptions {
   int32_t max_waiting = 256;       // behind the batch
   int32_t context_tokens = 0;      // of prompt and answer together
   std::vector<int32_t> stop_ids;   // tokens that end an answer
+  int32_t tenant_quantum = 512;    // tokens of a turn between tenants; at least 1
+  // Tokens of ahead-work in a step that also serves questions: what it adds to their time.
+  int32_t ahead_beside_tokens = 64;
 };
 
 // What was sampled for one sequence of a plan: 0 to k tokens, in order.
@@ -30,19 +36,34 @@ struct Progress {
   int32_t new_tokens = 0;  // the last ones of sequence->generated
 };
 
-// Decides what each step computes. Pure: no thread, socket, device or clock.
+// Since construction.
+struct SchedulerCounts {
+  int64_t preemptions = 0;
+  int64_t queried_tokens = 0;        // looked up in the prefix cache: prompts of questions
+  int64_t hit_tokens = 0;            // of these, found
+  int64_t ahead_dropped_tokens = 0;  // computed by ahead-work and in no full block when it ended
+};
+
+// Decides what each step computes, and with which blocks. Pure: no thread, socket, device or clock.
 //
-// One budget of tokens per step: running sequences first, in the order of their arrival, then
-// waiting ones in the order of theirs, as many as fit; a prompt longer than what is left is cut,
-// and goes on in the next step. Nobody overtakes: the first that must wait for blocks holds the
-// ones behind it. The blocks of prompt and answer are taken when a sequence enters the batch, so a
-// sequence in the batch always goes on.
+// One budget of tokens per step. First every running sequence that has one pending token; then
+// running ones in prefill, by arrival; then waiting ones in the order of FairQueue, each cut to
+// what is left; then ahead-work. So a long prompt delays the others by one chunk at most.
 //
-// Sequences are borrowed: each lives until Remove. A warm decode step allocates nothing.
+// A sequence enters when there are blocks for all its pending tokens and one more for each running
+// one; the first that must wait holds those behind it. Later it takes blocks as it grows. Where
+// none is left, in this order: idle blocks of the prefix cache are evicted, ahead-work is dropped,
+// sequences that do not run give up their pinned blocks, and the youngest that runs goes back to
+// the queue with its tokens kept (preemption by recompute). The oldest always goes on.
+//
+// Full blocks whose content is computed go into the prefix cache, under names that cover all that
+// stands before them; who enters begins behind what it finds there, with one pending token at
+// least. Sequences are borrowed: each lives until Remove. A warm decode step allocates nothing.
 class Scheduler {
  public:
-  // `pool` outlives the scheduler. REQUIRES: max_batch_tokens >= max_sequences >= 1.
-  Scheduler(SchedulerOptions options, BlockPool& pool);
+  // `pool` and `cache` (of the same pool) outlive the scheduler.
+  // REQUIRES: max_batch_tokens >= max_sequences >= 1.
+  Scheduler(SchedulerOptions options, BlockPool& pool, PrefixCache& cache);
 
   // Most tokens that prompt and answer of one sequence may have.
   int64_t limit_tokens() const;
@@ -50,24 +71,36 @@ class Scheduler {
   // cannot. Any thread: reads constants only.
   absl::Status CheckFits(int64_t prompt_tokens, int64_t image_tokens, int64_t max_tokens) const;
 
-  // Puts `sequence` at the end of the queue. CheckFits' error; RESOURCE_EXHAUSTED, QUEUE_FULL, with
-  // a retry delay when the queue is full. REQUIRES: a prompt of at least one token, max_tokens
-  // >= 1.
-  absl::Status Add(Sequence& sequence);
-  // Takes it out of queue or batch and gives its blocks back. False when it is in neither.
+  // Makes a sequence known and pins what the prefix cache has of it, as long as blocks last:
+  // `computed` says how much. It is kOutside then; ahead-work of which all is there has ended.
+  // REQUIRES: kNew, a prompt, max_tokens >= 1 (0 for ahead-work, and a prompt of full blocks),
+  // CheckFits.
+  void Open(Sequence& sequence);
+  // Puts it into the queue. RESOURCE_EXHAUSTED, QUEUE_FULL, with a retry delay when that is full.
+  // REQUIRES: kOutside, and no rows are lacking.
+  absl::Status Enqueue(Sequence& sequence);
+  // Forgets it and gives its blocks back. False when it is not known.
   // REQUIRES: not between Next and Commit.
   bool Remove(Sequence& sequence);
+
+  // A paused sequence keeps its blocks and is not planned.
+  void Pause(Sequence& sequence) { sequence.paused = true; }
+  void Resume(Sequence& sequence) { sequence.paused = false; }
 
   // The next step; without sequences when there is nothing to do. Valid until the next call. Every
   // plan with sequences is followed by Commit or Abandon. REQUIRES: finished sequences were
   // removed.
   const BatchPlan& Next();
-  const BatchPlan& plan() const { return plan_; }
+  // Those that Next put outside. With finish kNone: their rows are missing again, or they were
+  // paused and had to give way; Enqueue brings them back. Else it is ahead-work that ended, to be
+  // removed. Valid until the next call of Next.
+  absl::Span<Sequence* const> expelled() const { return expelled_; }
+  const BatchPlan& plan() const { return builder_.plan(); }
   // The sequences of the plan, in its order.
-  absl::Span<Sequence* const> planned() const { return planned_; }
+  absl::Span<Sequence* const> planned() const { return builder_.planned(); }
   // For each of plan.logit_tokens: how to sample it, and for which sequence of the plan.
-  absl::Span<const kernels::SamplingRow> sampling() const { return sampling_; }
-  absl::Span<const int32_t> sampled_sequences() const { return sampled_sequences_; }
+  absl::Span<const kernels::SamplingRow> sampling() const { return builder_.sampling(); }
+  absl::Span<const int32_t> sampled_sequences() const { return builder_.sampled_sequences(); }
 
   // Takes what the step sampled, one run for each sequence of the plan. Tokens go to
   // sequence->generated until one ends it (sequence->finish says how; a stop token is not kept).
@@ -77,27 +110,51 @@ class Scheduler {
   void Abandon();
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
-  int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
-  bool idle() const { return running_.empty() && waiting_.empty(); }
+  int32_t waiting() const { return queue_.size(); }
+  bool idle() const { return running_.empty() && queue_.empty() && ahead_.empty(); }
+  const SchedulerCounts& counts() const { return counts_; }
 
  private:
+  void PlanDecoding(int32_t& budget);
+  void PlanPrefills(int32_t& budget);
+  void PlanWaiting(int32_t& budget);
+  void PlanAhead(int32_t budget);
+  void Plan(Sequence& sequence, int32_t tokens, int32_t& budget);
+
+  // scheduler_blocks.cc: who gets blocks, and from whom.
+  void Match(Sequence& sequence);
   bool Enter(Sequence& sequence);
-  void Plan(Sequence& sequence, int32_t tokens);
-  void PlanTokens(const Sequence& sequence, int32_t tokens);
-  void PlanRows(const Sequence& sequence, int32_t tokens);
-  void PlanTable();
+  void Account(Sequence& sequence);
+  bool Grow(Sequence& sequence);
+  bool TakeBlocks(Sequence& sequence, int32_t count);
+  bool FreeSomething(const Sequence& sequence);
+  Sequence* YoungestPinned(const Sequence& besides);
+  Sequence* YoungestToPreempt();
+  void Preempt(Sequence& sequence);
+  void Release(Sequence& sequence);
+  void DropAhead();
+  void Expel(Sequence& sequence);
+  void NameBlocks(Sequence& sequence);
+  void NameNext(Sequence& sequence);
+
   void Append(Sequence& sequence, TokenRun run);
+  void Settle(Sequence& sequence);
   bool IsStop(int32_t id) const;
 
   const SchedulerOptions options_;
   BlockPool& pool_;
-  std::deque<Sequence*> waiting_;   // arrival order
-  std::vector<Sequence*> running_;  // arrival order
-  BatchPlan plan_;
-  std::vector<Sequence*> planned_;
-  std::vector<kernels::SamplingRow> sampling_;
-  std::vector<int32_t> sampled_sequences_;
+  PrefixCache& cache_;
+  BlockHasher hasher_;
+  FairQueue queue_;
+  std::vector<Sequence*> outside_;  // questions and ahead-work, arrival order
+  std::vector<Sequence*> running_;  // questions, arrival order
+  std::vector<Sequence*> ahead_;    // ahead-work that waits or runs, arrival order
+  Sequence* held_ = nullptr;        // the first that must wait: nobody goes before it
+  PlanBuilder builder_;
+  std::vector<Sequence*> expelled_;
+  std::vector<int32_t> block_ids_;  // of the block being named
   std::vector<Progress> progress_;
+  SchedulerCounts counts_;
   bool in_step_ = false;
 };
 

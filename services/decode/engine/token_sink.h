@@ -7,12 +7,13 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "kernels/backend.h"
 #include "services/decode/engine/sequence.h"
 
 namespace tessera::decode {
 
 // Where the rows of a picture came from.
-enum class RowTier { kNone, kLocal, kComputed /* after NeedRows */ };
+enum class RowTier { kNone, kPrefixKv /* not needed */, kLocal, kComputed /* after NeedRows */ };
 
 struct PictureOutcome {
   RowTier tier = RowTier::kNone;
@@ -25,7 +26,8 @@ struct Outcome {
   FinishReason finish = FinishReason::kNone;  // set when the status is OK
   int32_t prompt_tokens = 0;
   int32_t image_tokens = 0;   // of prompt_tokens
-  int32_t cached_tokens = 0;  // of prompt_tokens; not computed for this answer
+  int32_t cached_tokens = 0;  // of prompt_tokens; found in the prefix cache
+  int32_t ahead_tokens = 0;   // of cached_tokens; ahead-work had computed them
   int32_t output_tokens = 0;  // the stop token not counted
   absl::Duration queue;       // arrival to first step, without `fetch` and without waiting for rows
   absl::Duration fetch;       // reading records
@@ -34,6 +36,7 @@ struct Outcome {
   std::vector<PictureOutcome> pictures;  // in the order of the prompt
   int32_t kv_blocks_new = 0;
   int32_t kv_blocks_reused = 0;
+  int32_t preemptions = 0;
 };
 
 // A request's place in the engine.
@@ -45,8 +48,8 @@ struct Admission {
 
 enum class SinkAnswer {
   kContinue,
-  kStop,  // enough: the answer ends here, well
-  kFull,  // the reader does not keep up: the request is aborted
+  kStop,   // enough: the answer ends here, well
+  kPause,  // taken, but the reader does not keep up: no more until Engine::Resume
 };
 
 // Takes what the engine makes for one request. OnAccepted is called by Submit, the others by the
@@ -58,8 +61,9 @@ class TokenSink {
   // Records that no tier has; `pictures` are positions in the prompt's pictures. The request waits
   // for Engine::RowsReady.
   virtual void OnNeedRows(absl::Span<const int32_t> pictures) = 0;
-  // Tokens to append to the answer, at least one.
-  virtual SinkAnswer OnTokens(absl::Span<const int32_t> ids) = 0;
+  // Tokens to append to the answer, at least one, and how each was chosen.
+  virtual SinkAnswer OnTokens(absl::Span<const int32_t> ids,
+                              absl::Span<const kernels::Sampled> sampled) = 0;
   virtual void OnEnd(const absl::Status& status, const Outcome& outcome) = 0;
 };
 

@@ -1,0 +1,80 @@
+#include "services/decode/engine/fair_queue.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/base/check.h"
+
+namespace tessera::decode {
+
+void FairQueue::Open(const Sequence& sequence) {
+  std::unique_ptr<Account>& account = accounts_[sequence.tenant];
+  if (account == nullptr) {
+    account = std::make_unique<Account>();
+    turns_.push_back(account.get());
+  }
+  ++account->open;
+}
+
+void FairQueue::Close(const Sequence& sequence) {
+  const auto it = accounts_.find(sequence.tenant);
+  CHECK(it != accounts_.end());
+  if (--it->second->open > 0) return;
+  CHECK(it->second->waiting.empty());
+  const auto turn = std::find(turns_.begin(), turns_.end(), it->second.get());
+  if (static_cast<size_t>(turn - turns_.begin()) < turn_) --turn_;
+  turns_.erase(turn);
+  if (turn_ >= turns_.size()) turn_ = 0;
+  accounts_.erase(it);
+}
+
+void FairQueue::Push(Sequence& sequence) {
+  std::deque<Sequence*>& waiting = accounts_.at(sequence.tenant)->waiting;
+  const auto at = std::upper_bound(waiting.begin(), waiting.end(), sequence.id,
+                                   [](SequenceId id, const Sequence* s) { return id < s->id; });
+  waiting.insert(at, &sequence);
+  ++size_;
+}
+
+bool FairQueue::Erase(Sequence& sequence) {
+  const auto account = accounts_.find(sequence.tenant);
+  if (account == accounts_.end()) return false;
+  std::deque<Sequence*>& waiting = account->second->waiting;
+  const auto it = std::find(waiting.begin(), waiting.end(), &sequence);
+  if (it == waiting.end()) return false;
+  waiting.erase(it);
+  --size_;
+  if (waiting.empty()) account->second->credit = std::min<int64_t>(account->second->credit, 0);
+  return true;
+}
+
+Sequence* FairQueue::Head() {
+  if (empty()) return nullptr;
+  while (true) {
+    for (size_t i = 0; i < turns_.size(); ++i) {
+      Account& account = *turns_[turn_];
+      if (!account.waiting.empty() && account.credit > 0) return account.waiting.front();
+      turn_ = (turn_ + 1) % turns_.size();
+    }
+    TopUp();
+  }
+}
+
+// As many quanta to each who waits as bring one of them above zero.
+void FairQueue::TopUp() {
+  int64_t largest = std::numeric_limits<int64_t>::min();
+  for (const Account* account : turns_) {
+    if (!account->waiting.empty()) largest = std::max(largest, account->credit);
+  }
+  const int64_t rounds = -largest / quantum_ + 1;
+  for (Account* account : turns_) {
+    if (account->waiting.empty()) continue;
+    account->credit = std::min<int64_t>(account->credit + rounds * quantum_, quantum_);
+  }
+}
+
+void FairQueue::Charge(const Sequence& sequence, int32_t tokens) {
+  accounts_.at(sequence.tenant)->credit -= tokens;
+}
+
+}  // namespace tessera::decode
