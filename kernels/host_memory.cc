@@ -130,9 +130,14 @@ absl::Status CheckKvCacheSpec(const KvCacheSpec& spec) {
   CHECK_GE(spec.head_dim, 1);
   CHECK_GE(spec.blocks, 1);
   CHECK_GE(spec.block_size, 1);
-  if (spec.dtype == DType::kF16 || spec.dtype == DType::kF32) return absl::OkStatus();
+  if (spec.dtype == DType::kI8) return absl::OkStatus();
+  if (spec.dtype != DType::kF16 && spec.dtype != DType::kF32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a KV cache of ", Name(spec.dtype), " is not supported; use F16, F32 or I8"));
+  }
+  if (!spec.zero_point) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("a KV cache of ", Name(spec.dtype), " is not supported; use F16 or F32"));
+      absl::StrCat("a KV cache of ", Name(spec.dtype), " has no zero points; only I8 has"));
 }
 
 HostView Map(const DeviceView& view) {

@@ -83,7 +83,8 @@ absl::StatusOr<DeviceVector> LoadHostVector(const TensorView& vector, MemoryLedg
 // INVALID_ARGUMENT unless `weight` is [n, k] of f32, f16 or bf16 with n, k >= 1.
 absl::Status CheckMatrix(const TensorView& weight);
 
-// REQUIRES: sizes >= 1. INVALID_ARGUMENT unless the dtype is f16 or f32.
+// REQUIRES: sizes >= 1. INVALID_ARGUMENT unless the dtype is f16, f32 or int8, or where zero points
+// are asked for without int8.
 absl::Status CheckKvCacheSpec(const KvCacheSpec& spec);
 
 // The object behind a handle. REQUIRES: this backend made the handle.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/targets.h"
@@ -25,6 +26,10 @@ constexpr int kTileRows = kLanes == 1 ? 4 : 6;
 constexpr int kWideVecs = kLanes == 16 ? 4 : 2;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
+// Codes that carry a scale, and perhaps a zero, per key.
+template <typename W>
+constexpr bool kCodes = std::is_same_v<W, int8_t>;
+
 // The keys of one group: sub-blocks in order.
 template <typename W>
 struct Group {
@@ -33,6 +38,10 @@ struct Group {
   const W* value[kGroupUnits];  // [16] rows
   int64_t first[kGroupUnits];   // position of the sub-block's first key
   int keys[kGroupUnits];        // keys that the sub-block holds
+  // Codes only: [16] scales of the sub-block's keys; those of its values, and the zeros of both,
+  // are at multiples of `scale_stride` from there.
+  const Half* scale[kGroupUnits];
+  int64_t scale_stride = 0;
 };
 
 // Some rows of a task and their running softmax.
@@ -43,6 +52,9 @@ struct Rows {
   int64_t visible[kRows];  // keys that a row sees
   float largest[kRows];
   Unit total[kRows];
+  // With zero points only: the sum of q, and of the weights times the zeros of the values.
+  float sum[kRows];
+  Unit zeros[kRows];
 };
 
 // Sub-blocks [unit, unit + 4) that begin before `limit`.
@@ -61,6 +73,10 @@ Group<W> GroupAt(const KvView& kv, int64_t unit, int64_t limit) {
     group.first[u] = first;
     group.keys[u] = static_cast<int>(std::min(kUnit, kv.block_size - within * kUnit));
     group.units = u + 1;
+    if constexpr (kCodes<W>) {
+      group.scale_stride = kv.units_per_block * kUnit;
+      group.scale[u] = reinterpret_cast<const Half*>(base + kv.scale_offset) + within * kUnit;
+    }
   }
   return group;
 }
@@ -185,12 +201,54 @@ HWY_INLINE void ScoreAll(const Group<W>& group, int head_dim, const float* q, fl
   for (; u < group.units; ++u) Score<kRows, 1>(group, u, head_dim, q, scores);
 }
 
+// Scores of codes become scores of keys: q (zero + scale code) = scale (q code) + zero sum(q).
+template <int kRows, typename W>
+HWY_INLINE void ScaleScores(const Group<W>& group, bool zero_point, const Rows<kRows>& rows,
+                            float* scores) {
+  for (int u = 0; u < group.units; ++u) {
+    const Unit scale = LoadUnit(group.scale[u]);
+    const Unit zero = zero_point ? LoadUnit(group.scale[u] + 2 * group.scale_stride) : SetUnit(0);
+    for (int r = 0; r < kRows; ++r) {
+      float* at = scores + (u * kRows + r) * kUnit;
+      Unit score = LoadUnit(at);
+      for (int i = 0; i < kUnitVecs; ++i) {
+        score.v[i] = hn::Mul(score.v[i], scale.v[i]);
+        if (!zero_point) continue;
+        score.v[i] = hn::MulAdd(zero.v[i], hn::Set(DF(), rows.sum[r]), score.v[i]);
+      }
+      StoreUnit(score, at);
+    }
+  }
+}
+
+// Weights of one row become weights of codes; `zeros` = zeros * factor + weights * zeros of the
+// values. A zero is finite, whatever was written, so that of a key with weight 0 adds nothing.
+template <typename W>
+HWY_INLINE void ScaleWeights(const Group<W>& group, bool zero_point, float factor, int64_t stride,
+                             float* weights, Unit& zeros) {
+  if (zero_point) {
+    for (VF& v : zeros.v) v = hn::Mul(v, hn::Set(DF(), factor));
+  }
+  for (int u = 0; u < group.units; ++u) {
+    const Half* at = group.scale[u] + group.scale_stride;
+    const Unit scale = LoadUnit(at);
+    const Unit zero = zero_point ? LoadUnit(at + 2 * group.scale_stride) : SetUnit(0);
+    Unit weight = LoadUnit(weights + u * stride);
+    for (int i = 0; i < kUnitVecs; ++i) {
+      if (zero_point) zeros.v[i] = hn::MulAdd(weight.v[i], zero.v[i], zeros.v[i]);
+      weight.v[i] = hn::Mul(weight.v[i], scale.v[i]);
+    }
+    StoreUnit(weight, weights + u * stride);
+  }
+}
+
 // One group of keys for one tile of rows.
 template <int kRows, typename W>
 HWY_NOINLINE void AttendGroup(const Group<W>& group, const KvView& kv, Rows<kRows>& rows) {
   alignas(64) float scores[kGroupUnits * kRows * kUnit];
   constexpr int64_t kStride = kRows * kUnit;
   ScoreAll<kRows>(group, kv.head_dim, rows.q, scores);
+  if constexpr (kCodes<W>) ScaleScores(group, kv.zero_point, rows, scores);
   // exp(old largest - new largest), taken for all rows at once.
   alignas(64) float factor[kUnit] = {};
   bool same = true;
@@ -207,7 +265,11 @@ HWY_NOINLINE void AttendGroup(const Group<W>& group, const KvView& kv, Rows<kRow
   StoreUnit(factors, factor);
   for (int r = 0; r < kRows; ++r) {
     if (rows.visible[r] <= group.first[0]) continue;
-    Weigh(group.units, rows.largest[r], factor[r], kStride, scores + r * kUnit, rows.total[r]);
+    float* weights = scores + r * kUnit;
+    Weigh(group.units, rows.largest[r], factor[r], kStride, weights, rows.total[r]);
+    if constexpr (kCodes<W>) {
+      ScaleWeights(group, kv.zero_point, factor[r], kStride, weights, rows.zeros[r]);
+    }
   }
   if (same) {
     AddAllValues<kRows>(group, rows.visible[0], kv, factor, scores, kStride, rows.out);
@@ -227,12 +289,15 @@ void GatherRows(const AttendJob& job, int64_t begin, float* q, Rows<kRows>& rows
   for (int r = 0; r < kRows; ++r) {
     const int64_t token = (begin + r) / job.group, head = (begin + r) % job.group;
     const float* from = job.q.row(token) + job.first_column + head * head_dim;
+    rows.sum[r] = 0;
     for (int i = 0; i < head_dim; ++i) {
-      q[(i / kUnit * kRows + r) * kUnit + i % kUnit] = from[i] * job.scale;
+      const float scaled = from[i] * job.scale;
+      q[(i / kUnit * kRows + r) * kUnit + i % kUnit] = scaled;
+      rows.sum[r] += scaled;
     }
     rows.visible[r] = job.visible + token * job.visible_step;
     rows.largest[r] = kMinusInfinity;
-    rows.total[r] = SetUnit(0);
+    rows.total[r] = rows.zeros[r] = SetUnit(0);
   }
   rows.q = q;
 }
@@ -244,8 +309,8 @@ void ScatterRows(const AttendJob& job, int64_t begin, const Rows<kRows>& rows) {
     const int64_t token = (begin + r) / job.group, head = (begin + r) % job.group;
     const float* from = rows.out + r * RoundUp(head_dim, kUnit);
     float* to = job.out.row(token) + job.first_column + head * head_dim;
-    const float total = SumOfUnit(rows.total[r]);
-    for (int i = 0; i < head_dim; ++i) to[i] = from[i] / total;
+    const float total = SumOfUnit(rows.total[r]), zeros = SumOfUnit(rows.zeros[r]);
+    for (int i = 0; i < head_dim; ++i) to[i] = (from[i] + zeros) / total;
   }
 }
 
@@ -281,6 +346,8 @@ void AttendRows(const AttendJob& job) {
 void AttendAny(const AttendJob& job) {
   if (job.dtype == DType::kF16) {
     AttendRows<Half>(job);
+  } else if (job.dtype == DType::kI8) {
+    AttendRows<int8_t>(job);
   } else {
     AttendRows<float>(job);
   }

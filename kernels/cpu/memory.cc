@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/kv_codes.h"
 
 namespace tessera::kernels::cpu {
 namespace {
@@ -25,7 +26,8 @@ void PackPanel(const std::byte* rows, int64_t row_bytes, int64_t columns, int64_
 
 int64_t ElementsPerHead(const KvCacheSpec& spec) {
   const int64_t keys = RoundUp(spec.block_size, kUnit);
-  return keys * (spec.head_dim + RoundUp(spec.head_dim, kUnit));
+  const auto scales = static_cast<int64_t>(2 * ScaleBytes(spec));  // of int8: an element is a byte
+  return keys * (spec.head_dim + RoundUp(spec.head_dim, kUnit) + scales);
 }
 
 }  // namespace
@@ -81,6 +83,8 @@ KvView Cache::Head(int layer, int kv_head) const {
   view.block_size = spec_.block_size;
   view.units_per_block = static_cast<int>(keys / kUnit);
   view.head_dim = spec_.head_dim;
+  view.zero_point = spec_.zero_point;
+  view.scale_offset = view.value_offset + keys * view.value_stride;
   return view;
 }
 

@@ -47,8 +47,10 @@ class Matrix final : public DeviceObject {
 
 // Where the keys and values of one kv head lie. Keys come in sub-blocks of 16, dimensions outermost
 // ([head_dim][16 keys]), so that scores have keys in their lanes; values are rows of value_stride.
+// int8 codes (kv_codes.h) have arrays of Half behind a block's values, each as long as the block's
+// sub-blocks: scales of keys, scales of values and, with zero points, zeros of keys, of values.
 struct KvView {
-  const void* data = nullptr;      // of Half or float
+  const void* data = nullptr;      // of Half, float or int8_t
   const int32_t* table = nullptr;  // block numbers in order; null: 0, 1, 2, ...
   int64_t block_stride = 0;        // elements from one block to the next
   int64_t value_offset = 0;        // elements from a block's keys to its values
@@ -56,10 +58,12 @@ struct KvView {
   int block_size = 0;              // keys in a block
   int units_per_block = 0;
   int head_dim = 0;
+  bool zero_point = false;   // the rest: int8 only
+  int64_t scale_offset = 0;  // elements from a block's keys to its scales
 };
 
 // A paged cache: [layer][block][kv head]{keys [block_size / 16][head_dim][16], values [block_size
-// rounded up to 16][head_dim rounded up to 16]}.
+// rounded up to 16][head_dim rounded up to 16], for int8 scales and zeros}.
 class Cache final : public DeviceObject {
  public:
   // INVALID_ARGUMENT for a head_dim beyond kMaxHeadDim.

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
+#include "kernels/kv_codes.h"
 #include "kernels/plan_checks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -70,6 +71,61 @@ void WriteHead(const KvView& kv, int64_t slot, const float* key, const float* va
   }
 }
 
+// Codes of `x` [head_dim] into `codes` [head_dim rounded up to 16].
+KvScale Encode(const float* x, int64_t head_dim, bool zero_point, int8_t* codes) {
+  const DF d;
+  const hn::Rebind<int32_t, DF> d32;
+  const hn::Rebind<int8_t, DF> d8;
+  auto load = [&](int64_t c) HWY_ATTR {
+    return c + kUnit <= head_dim ? LoadUnit(x + c) : LoadUnitPart(x + c, head_dim - c, x[0]);
+  };
+  Unit largest = SetUnit(x[0]), least = SetUnit(-x[0]), nans = SetUnit(0);  // least: negated
+  for (int64_t c = 0; c < head_dim; c += kUnit) {
+    const Unit v = load(c);
+    for (int i = 0; i < kUnitVecs; ++i) {
+      largest.v[i] = hn::Max(largest.v[i], v.v[i]);
+      least.v[i] = hn::Max(least.v[i], hn::Neg(v.v[i]));
+      nans.v[i] = hn::Add(nans.v[i], hn::Sub(v.v[i], v.v[i]));  // NaN unless finite
+    }
+  }
+  const KvScale bits =
+      ScaleFor(-MaxOfUnit(least), MaxOfUnit(largest), SumOfUnit(nans) == 0, zero_point);
+  const float scale = base::HalfToFloat(bits.scale);
+  if (!(scale > 0)) {
+    std::fill_n(codes, RoundUp(head_dim, kUnit), int8_t{0});
+    return bits;
+  }
+  const VF zero = hn::Set(d, base::HalfToFloat(bits.zero)), divisor = hn::Set(d, scale);
+  const VF most = hn::Set(d, kLargestCode);
+  for (int64_t c = 0; c < head_dim; c += kUnit) {
+    const Unit v = load(c);
+    for (int i = 0; i < kUnitVecs; ++i) {
+      const VF code = hn::Round(hn::Div(hn::Sub(v.v[i], zero), divisor));
+      const VF inside = hn::Max(hn::Min(code, most), hn::Neg(most));
+      hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(d32, inside)), d8, codes + c + i * kLanes);
+    }
+  }
+  return bits;
+}
+
+void WriteHeadCodes(const KvView& kv, int64_t slot, const float* key, const float* value) {
+  const int64_t block = slot / kv.block_size, place = slot % kv.block_size;
+  auto* base = static_cast<int8_t*>(const_cast<void*>(kv.data)) + block * kv.block_stride;
+  int8_t codes[kMaxHeadDim];
+  const KvScale k = Encode(key, kv.head_dim, kv.zero_point, codes);
+  int8_t* keys = base + place / kUnit * kv.head_dim * kUnit + place % kUnit;
+  for (int64_t i = 0; i < kv.head_dim; ++i) keys[i * kUnit] = codes[i];
+  const KvScale v =
+      Encode(value, kv.head_dim, kv.zero_point, base + kv.value_offset + place * kv.value_stride);
+  const int64_t stride = kv.units_per_block * kUnit;
+  Half* scales = reinterpret_cast<Half*>(base + kv.scale_offset) + place;
+  scales[0].bits = k.scale;
+  scales[stride].bits = v.scale;
+  if (!kv.zero_point) return;
+  scales[2 * stride].bits = k.zero;
+  scales[3 * stride].bits = v.zero;
+}
+
 void RotateTokens(const RotaryJob& job, int64_t begin, int64_t end) {
   const KvCacheSpec& spec = job.cache->spec();
   const int64_t head_dim = spec.head_dim, half = head_dim / 2;
@@ -86,6 +142,8 @@ void RotateTokens(const RotaryJob& job, int64_t begin, int64_t end) {
       const float* value = job.v.row(t) + h * head_dim;
       if (spec.dtype == DType::kF16) {
         WriteHead<Half>(kv, job.slots[t], key, value);
+      } else if (spec.dtype == DType::kI8) {
+        WriteHeadCodes(kv, job.slots[t], key, value);
       } else {
         WriteHead<float>(kv, job.slots[t], key, value);
       }

@@ -36,6 +36,11 @@ HWY_INLINE VF LoadF32(DF d, const Brain* p) {
   const hn::Rebind<hwy::bfloat16_t, DF> d16;
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::bfloat16_t*>(p)));
 }
+HWY_INLINE VF LoadF32(DF d, const int8_t* p) {
+  const hn::Rebind<int8_t, DF> d8;
+  const hn::Rebind<int32_t, DF> d32;
+  return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
+}
 
 HWY_INLINE void StoreF32(DF d, VF v, float* p) { hn::StoreU(v, d, p); }
 HWY_INLINE void StoreF32(DF d, VF v, Half* p) {
@@ -56,9 +61,10 @@ HWY_INLINE Unit SetUnit(float x) {
   for (VF& v : unit.v) v = hn::Set(DF(), x);
   return unit;
 }
-HWY_INLINE Unit LoadUnit(const float* p) {
+template <typename W>
+HWY_INLINE Unit LoadUnit(const W* p) {
   Unit unit;
-  for (int i = 0; i < kUnitVecs; ++i) unit.v[i] = hn::LoadU(DF(), p + i * kLanes);
+  for (int i = 0; i < kUnitVecs; ++i) unit.v[i] = LoadF32(DF(), p + i * kLanes);
   return unit;
 }
 HWY_INLINE void StoreUnit(const Unit& unit, float* p) {

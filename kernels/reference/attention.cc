@@ -18,14 +18,14 @@ void Attend(const float* q, int head_dim, double scale, int64_t keys, Key key, V
   double largest = -std::numeric_limits<double>::infinity(), total = 0;
   for (int64_t j = 0; j < keys; ++j) {
     double score = 0;
-    for (int d = 0; d < head_dim; ++d) score += double{q[d]} * double{key(j, d)};
+    for (int d = 0; d < head_dim; ++d) score += double{q[d]} * key(j, d);
     weight[j] = score * scale;
     largest = std::fmax(largest, weight[j]);
   }
   for (double& w : weight) total += w = std::exp(w - largest);
   for (int d = 0; d < head_dim; ++d) {
     double sum = 0;
-    for (int64_t j = 0; j < keys; ++j) sum += weight[j] * double{value(j, d)};
+    for (int64_t j = 0; j < keys; ++j) sum += weight[j] * value(j, d);
     out[d] = static_cast<float>(sum / total);
   }
 }
@@ -70,8 +70,9 @@ void PackedAttention(const PackedAttentionParams& params, base::ComputePool& poo
       const int at = task % params.heads * head_dim;
       Attend(
           q.row(row) + at, head_dim, params.scale, params.key_begin[s + 1] - first_key,
-          [&](int64_t j, int d) { return k.row(first_key + j)[at + d]; },
-          [&](int64_t j, int d) { return v.row(first_key + j)[at + d]; }, out.row(row) + at);
+          [&](int64_t j, int d) { return double{k.row(first_key + j)[at + d]}; },
+          [&](int64_t j, int d) { return double{v.row(first_key + j)[at + d]}; },
+          out.row(row) + at);
     });
   }
 }

@@ -1,11 +1,33 @@
 #include "kernels/reference/memory.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "common/base/half.h"
 #include "common/base/status_macros.h"
+#include "kernels/kv_codes.h"
 
 namespace tessera::kernels::reference {
+namespace {
+
+size_t VectorBytes(const KvCacheSpec& spec) {
+  return static_cast<size_t>(spec.head_dim) * SizeOf(spec.dtype) + ScaleBytes(spec);
+}
+
+// Element `index` of an array at any address.
+template <typename T>
+T Load(const std::byte* array, int index) {
+  T out;
+  std::memcpy(&out, array + index * sizeof(T), sizeof(T));
+  return out;
+}
+template <typename T>
+void Store(T value, std::byte* array, int index) {
+  std::memcpy(array + index * sizeof(T), &value, sizeof(T));
+}
+
+}  // namespace
 
 absl::StatusOr<DeviceMatrix> Matrix::Load(const TensorView& weight, MemoryLedger& ledger) {
   RETURN_IF_ERROR(CheckMatrix(weight));
@@ -25,31 +47,51 @@ absl::StatusOr<KvCache> Cache::Make(const KvCacheSpec& spec, MemoryLedger& ledge
 }
 
 size_t Cache::BytesPerBlock(const KvCacheSpec& spec) {
-  return size_t{2} * spec.layers * spec.block_size * spec.kv_heads * spec.head_dim *
-         SizeOf(spec.dtype);
+  return size_t{2} * spec.layers * spec.block_size * spec.kv_heads * VectorBytes(spec);
 }
 
-size_t Cache::Index(Part part, int layer, int64_t slot, int kv_head, int dim) const {
+std::byte* Cache::Vector(Part part, int layer, int64_t slot, int kv_head) const {
   const int64_t slots = spec_.blocks * spec_.block_size;
   CHECK(layer >= 0 && layer < spec_.layers);
   CHECK(slot >= 0 && slot < slots);
   const int64_t vector = ((part * int64_t{spec_.layers} + layer) * slots + slot) * spec_.kv_heads;
-  return static_cast<size_t>((vector + kv_head) * spec_.head_dim + dim);
+  return block_.data() + static_cast<size_t>(vector + kv_head) * VectorBytes(spec_);
 }
 
-float Cache::Read(Part part, int layer, int64_t slot, int kv_head, int dim) const {
-  const size_t index = Index(part, layer, slot, kv_head, dim);
-  if (spec_.dtype == DType::kF32) return block_.as<float>()[index];
-  return base::HalfToFloat(block_.as<uint16_t>()[index]);
+double Cache::Read(Part part, int layer, int64_t slot, int kv_head, int dim) const {
+  const std::byte* at = Vector(part, layer, slot, kv_head);
+  if (spec_.dtype == DType::kF32) return double{Load<float>(at, dim)};
+  if (spec_.dtype == DType::kF16) return double{base::HalfToFloat(Load<uint16_t>(at, dim))};
+  const std::byte* scales = at + spec_.head_dim;
+  const double scale = base::HalfToFloat(Load<uint16_t>(scales, 0));
+  const double zero = spec_.zero_point ? base::HalfToFloat(Load<uint16_t>(scales, 1)) : 0;
+  return zero + scale * Load<int8_t>(at, dim);
 }
 
-void Cache::Write(Part part, int layer, int64_t slot, int kv_head, int dim, float value) {
-  const size_t index = Index(part, layer, slot, kv_head, dim);
-  if (spec_.dtype == DType::kF32) {
-    block_.as<float>()[index] = value;
-  } else {
-    block_.as<uint16_t>()[index] = base::FloatToHalf(value);
+void Cache::Write(Part part, int layer, int64_t slot, int kv_head, const float* x) {
+  std::byte* at = Vector(part, layer, slot, kv_head);
+  if (spec_.dtype == DType::kI8) return WriteCodes(x, at);
+  for (int d = 0; d < spec_.head_dim; ++d) {
+    if (spec_.dtype == DType::kF32) {
+      Store(x[d], at, d);
+    } else {
+      Store(base::FloatToHalf(x[d]), at, d);
+    }
   }
+}
+
+void Cache::WriteCodes(const float* x, std::byte* at) {
+  const float* end = x + spec_.head_dim;
+  const bool finite = std::all_of(x, end, [](float v) { return std::isfinite(v); });
+  const auto [least, largest] = std::minmax_element(x, end);
+  const KvScale bits = ScaleFor(*least, *largest, finite, spec_.zero_point);
+  const float scale = base::HalfToFloat(bits.scale), zero = base::HalfToFloat(bits.zero);
+  for (int d = 0; d < spec_.head_dim; ++d) {
+    const float code = scale > 0 ? std::nearbyint((x[d] - zero) / scale) : 0;
+    Store(static_cast<int8_t>(std::clamp(code, -kLargestCode, kLargestCode)), at, d);
+  }
+  Store(bits.scale, at + spec_.head_dim, 0);
+  if (spec_.zero_point) Store(bits.zero, at + spec_.head_dim, 1);
 }
 
 }  // namespace tessera::kernels::reference

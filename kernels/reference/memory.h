@@ -21,7 +21,8 @@ class Matrix final : public DeviceObject {
   TensorView view_;
 };
 
-// K and V as [layer][block][place in the block][kv head][head_dim] each.
+// K and V as [layer][block][place in the block][kv head] vectors each: head_dim elements, and for
+// int8 their scale and zero behind them (kv_codes.h).
 class Cache final : public DeviceObject {
  public:
   static absl::StatusOr<KvCache> Make(const KvCacheSpec& spec, MemoryLedger& ledger);
@@ -32,11 +33,13 @@ class Cache final : public DeviceObject {
 
   enum Part { kKey, kValue };
   // Element `dim` of the key or value in `slot` (block * block_size + place).
-  float Read(Part part, int layer, int64_t slot, int kv_head, int dim) const;
-  void Write(Part part, int layer, int64_t slot, int kv_head, int dim, float value);
+  double Read(Part part, int layer, int64_t slot, int kv_head, int dim) const;
+  // x: [head_dim]
+  void Write(Part part, int layer, int64_t slot, int kv_head, const float* x);
 
  private:
-  size_t Index(Part part, int layer, int64_t slot, int kv_head, int dim) const;
+  std::byte* Vector(Part part, int layer, int64_t slot, int kv_head) const;
+  void WriteCodes(const float* x, std::byte* at);
 
   HostBlock block_;
   KvCacheSpec spec_;

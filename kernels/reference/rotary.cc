@@ -40,11 +40,9 @@ void RotaryKvWrite(const RotaryKvParams& params) {
     key.assign(k.row(t), k.row(t) + k.cols);
     Turn(key.data(), spec.kv_heads, spec.head_dim, cos.row(t), sin.row(t));
     for (int h = 0; h < spec.kv_heads; ++h) {
-      for (int d = 0; d < spec.head_dim; ++d) {
-        const int at = h * spec.head_dim + d;
-        cache.Write(Cache::kKey, params.layer, params.slots[t], h, d, key[at]);
-        cache.Write(Cache::kValue, params.layer, params.slots[t], h, d, v.row(t)[at]);
-      }
+      const int at = h * spec.head_dim;
+      cache.Write(Cache::kKey, params.layer, params.slots[t], h, key.data() + at);
+      cache.Write(Cache::kValue, params.layer, params.slots[t], h, v.row(t) + at);
     }
   }
 }

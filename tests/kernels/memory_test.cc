@@ -86,7 +86,10 @@ TEST_P(MemoryTest, WrongWeightsAndCachesAreInvalidArguments) {
   EXPECT_EQ(lab.backend().LoadVector({DType::kF32, {2, 2}, bytes}).status().code(),
             absl::StatusCode::kInvalidArgument);
   KvCacheSpec spec{.layers = 1, .kv_heads = 1, .head_dim = 16, .blocks = 1};
-  spec.dtype = DType::kI8;
+  spec.dtype = DType::kBF16;
+  EXPECT_EQ(lab.backend().MakeKvCache(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  spec.dtype = DType::kF16;
+  spec.zero_point = true;
   EXPECT_EQ(lab.backend().MakeKvCache(spec).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

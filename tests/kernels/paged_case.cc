@@ -32,6 +32,7 @@ class Runner {
     spec.head_dim = c.head_dim;
     spec.block_size = c.block_size;
     spec.dtype = c.dtype;
+    spec.zero_point = c.zero_point;
     int64_t first = 0;
     for (const PagedSequence& sequence : c.sequences) {
       first_token_.push_back(first);
@@ -156,21 +157,27 @@ int64_t PagedCase::MaxContext() const {
 }
 
 std::string PagedCase::Name() const {
-  std::string text = absl::StrCat(heads, "/", kv_heads, " heads of ", head_dim, ", blocks of ",
-                                  block_size, dtype == DType::kF16 ? ", f16:" : ", f32:");
+  std::string text =
+      absl::StrCat(heads, "/", kv_heads, " heads of ", head_dim, ", blocks of ", block_size, ", ",
+                   std::string(tessera::Name(dtype)), zero_point ? " with zeros:" : ":");
   for (const PagedSequence& s : sequences) absl::StrAppend(&text, " ", s.context, "/", s.queries);
   return text;
 }
 
 std::vector<PagedCase> PagedCases() {
   std::vector<PagedCase> cases;
-  for (const DType dtype : {DType::kF16, DType::kF32}) {
+  for (const DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
     cases.push_back({2, 2, 2, 1, dtype, {{1, 1}}});
     cases.push_back({6, 2, 16, 16, dtype, {{1, 1}, {16, 1}, {17, 17}, {15, 2}}});
     cases.push_back({9, 3, 64, 16, dtype, {{130, 1}, {70, 70}, {64, 3}}});
     cases.push_back({4, 4, 20, 8, dtype, {{33, 33}, {5, 1}}});
     cases.push_back({8, 1, 34, 5, dtype, {{100, 40}}});
     cases.push_back({2, 1, 128, 32, dtype, {{65, 1}, {63, 63}}});
+  }
+  const size_t one_dtype = cases.size() / 3;
+  for (size_t i = 2 * one_dtype; i < 3 * one_dtype; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().zero_point = true;
   }
   return cases;
 }
@@ -182,11 +189,34 @@ PagedInput MakePagedInput(const PagedCase& c) {
   in.q = Random(tokens * c.heads * c.head_dim, 11);
   in.k = Random(tokens * c.kv_heads * c.head_dim, 12);
   in.v = Random(tokens * c.kv_heads * c.head_dim, 13);
-  if (c.nan_token >= 0) {
+  if (c.bad_token >= 0) {
     const int64_t cols = c.kv_heads * c.head_dim;
-    std::fill_n(in.k.begin() + c.nan_token * cols, cols, std::nanf(""));
+    std::fill_n((c.bad_value ? in.v : in.k).begin() + c.bad_token * cols, cols, c.bad);
   }
   return in;
+}
+
+double CodeBound(const PagedCase& c, double steps) {
+  const PagedInput in = MakePagedInput(c);
+  auto largest = [](const Floats& all) {
+    double most = 0;
+    for (const float x : all) most = std::max(most, std::abs(double{x}));
+    return most;
+  };
+  double q = 0;  // the largest sum of |q| over a head
+  for (size_t at = 0; at < in.q.size(); at += c.head_dim) {
+    double sum = 0;
+    for (int d = 0; d < c.head_dim; ++d) sum += std::abs(double{in.q[at + d]});
+    q = std::max(q, sum);
+  }
+  // Turning makes an element, or a sum of |q|, at most sqrt(2) times as large. Rounding up to f16,
+  // and the middle to f16, makes a scale at most 1 + 2^-9 times as large.
+  const double turned = c.turn ? std::sqrt(2.0) : 1;
+  const double key_step = (1 + 0x1p-9) * turned * largest(in.k) / 127;
+  const double value_step = (1 + 0x1p-9) * largest(in.v) / 127;
+  // All scores move by at most `score`: every weight by a factor within e^(2 score).
+  const double score = double{c.scale()} * turned * q * steps * key_step;
+  return steps * value_step + std::expm1(2 * score) * (largest(in.v) + value_step);
 }
 
 Floats RunPaged(const PagedCase& c, Lab& lab, bool poison) {
