@@ -165,6 +165,10 @@ class Backend {
 
   virtual std::string name() const = 0;  // "reference", "cpu (AVX3_ZEN4, 2 threads)", "cuda:0 ..."
   virtual MemoryUse memory() const = 0;
+  // Bytes that the device could still give. On reference and CPU what the host and the process's
+  // cgroups leave (kernels/free_memory.h); what was allocated and not written yet counts as free,
+  // so ask before memory is reserved. 0: unknown. Any thread; not for the hot path.
+  virtual size_t FreeMemory() const = 0;
 
   // --- memory; RESOURCE_EXHAUSTED with bytes asked for and in use when there is none ---
   // A buffer of `elements` activations, zeroed. Views of it are made with View().

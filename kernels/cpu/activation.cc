@@ -1,7 +1,6 @@
-#include "kernels/cpu/activation.h"
-
 #include <algorithm>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
 
@@ -45,13 +44,13 @@ namespace {
 HWY_EXPORT(GateRow);
 }  // namespace
 
-void GatedActivation(const DeviceView& gate, const DeviceView& up, Activation activation,
-                     const DeviceView& out, Context& context) {
+void CpuBackend::GatedActivation(DeviceView gate, DeviceView up, Activation activation,
+                                 DeviceView out) {
   const HostView gates = Map(gate), ups = Map(up), outs = Map(out);
   CHECK(gates.rows == outs.rows && ups.rows == outs.rows);
   CHECK(gates.cols == outs.cols && ups.cols == outs.cols);
   const auto row_fn = HWY_DYNAMIC_DISPATCH(GateRow);
-  context.ForRows(outs.rows, outs.cols, [&](int64_t begin, int64_t end) {
+  context_.ForRows(outs.rows, outs.cols, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       row_fn(gates.row(i), ups.row(i), outs.cols, activation, outs.row(i));
     }

@@ -338,8 +338,12 @@ void AttendRows(const AttendJob& job) {
     return std::array<Fn, sizeof...(kRow)>{&AttendTile<kRow + 1, W>...};
   }
   (std::make_integer_sequence<int, kTileRows>());
-  for (int64_t begin = job.begin; begin < job.end; begin += kTileRows) {
-    kTable[std::min<int64_t>(kTileRows, job.end - begin) - 1](job, begin);
+  // Every tile reads all keys: as few as there can be, and then of about the same size.
+  const int64_t tiles = (job.end - job.begin + kTileRows - 1) / kTileRows;
+  for (int64_t begin = job.begin, left = tiles; left > 0; --left) {
+    const int64_t rows = (job.end - begin + left - 1) / left;
+    kTable[rows - 1](job, begin);
+    begin += rows;
   }
 }
 
@@ -365,29 +369,6 @@ HWY_EXPORT(AttendAny);
 }  // namespace
 
 void Attend(const AttendJob& job) { HWY_DYNAMIC_DISPATCH(AttendAny)(job); }
-
-int64_t PackedKvFloats(int64_t keys, int head_dim) {
-  return RoundUp(keys, kUnit) * (head_dim + RoundUp(head_dim, kUnit));
-}
-
-KvView PackKv(const HostView& k, const HostView& v, int64_t column, int head_dim, float* memory) {
-  KvView view;
-  view.data = memory;
-  view.block_size = static_cast<int>(kUnit);
-  view.units_per_block = 1;
-  view.head_dim = head_dim;
-  view.value_stride = RoundUp(head_dim, kUnit);
-  view.value_offset = kUnit * head_dim;
-  view.block_stride = kUnit * (head_dim + view.value_stride);
-  for (int64_t j = 0; j < k.rows; ++j) {
-    float* block = memory + j / kUnit * view.block_stride;
-    const float* key = k.row(j) + column;
-    for (int i = 0; i < head_dim; ++i) block[i * kUnit + j % kUnit] = key[i];
-    std::copy_n(v.row(j) + column, head_dim,
-                block + view.value_offset + j % kUnit * view.value_stride);
-  }
-  return view;
-}
 
 }  // namespace tessera::kernels::cpu
 #endif  // HWY_ONCE

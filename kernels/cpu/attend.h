@@ -26,9 +26,4 @@ struct AttendJob {
 // REQUIRES: 0 < end - begin <= kMaxQueryRows; head_dim <= kMaxHeadDim.
 void Attend(const AttendJob& job);
 
-// Packs `keys` rows of k and v, columns [column, column + head_dim), as one block-less KvView of
-// f32 with blocks of 16 keys into `memory` (PackedKvFloats of it).
-KvView PackKv(const HostView& k, const HostView& v, int64_t column, int head_dim, float* memory);
-int64_t PackedKvFloats(int64_t keys, int head_dim);
-
 }  // namespace tessera::kernels::cpu

@@ -1,8 +1,7 @@
-#include "kernels/cpu/attention.h"
-
 #include <algorithm>
 
 #include "kernels/cpu/attend.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/plan_checks.h"
 
 namespace tessera::kernels::cpu {
@@ -30,6 +29,32 @@ int64_t SegmentOf(const int32_t* first, int64_t segments, int64_t task) {
   return std::upper_bound(first, first + segments, task) - first - 1;
 }
 
+// Floats that PackKv takes.
+int64_t PackedKvFloats(int64_t keys, int head_dim) {
+  return RoundUp(keys, kUnit) * (head_dim + RoundUp(head_dim, kUnit));
+}
+
+// Packs the rows of k and v, columns [column, column + head_dim), into `memory` as f32 in blocks of
+// 16 keys.
+KvView PackKv(const HostView& k, const HostView& v, int64_t column, int head_dim, float* memory) {
+  KvView view;
+  view.data = memory;
+  view.block_size = static_cast<int>(kUnit);
+  view.units_per_block = 1;
+  view.head_dim = head_dim;
+  view.value_stride = RoundUp(head_dim, kUnit);
+  view.value_offset = kUnit * head_dim;
+  view.block_stride = kUnit * (head_dim + view.value_stride);
+  for (int64_t j = 0; j < k.rows; ++j) {
+    float* block = memory + j / kUnit * view.block_stride;
+    const float* key = k.row(j) + column;
+    for (int i = 0; i < head_dim; ++i) block[i * kUnit + j % kUnit] = key[i];
+    std::copy_n(v.row(j) + column, head_dim,
+                block + view.value_offset + j % kUnit * view.value_stride);
+  }
+  return view;
+}
+
 void SetRows(AttendJob& job, int64_t piece) {
   const int64_t rows = job.q.rows * job.group;
   job.begin = piece * kMaxQueryRows;
@@ -38,7 +63,7 @@ void SetRows(AttendJob& job, int64_t piece) {
 
 }  // namespace
 
-void PagedAttention(const PagedAttentionParams& params, Context& context) {
+void CpuBackend::PagedAttention(const PagedAttentionParams& params) {
   const HostView q = Map(params.q), out = Map(params.out);
   const Cache& cache = Object<Cache>(*params.cache);
   const KvCacheSpec& spec = cache.spec();
@@ -46,10 +71,10 @@ void PagedAttention(const PagedAttentionParams& params, Context& context) {
   const int group = params.heads / spec.kv_heads;
   const auto sequences = static_cast<int64_t>(params.context.size());
   auto rows_of = [&](int64_t s) { return params.query_begin[s + 1] - params.query_begin[s]; };
-  int32_t* first = context.Ints(sequences);
+  int32_t* first = context_.Ints(sequences);
   const int64_t tasks = CountTasks(
       sequences, [&](int64_t s) { return TasksFor(rows_of(s) * group) * spec.kv_heads; }, first);
-  context.pool.Run(static_cast<int>(tasks), [&](int task) {
+  pool_.Run(static_cast<int>(tasks), [&](int task) {
     const int64_t s = SegmentOf(first, sequences, task);
     const int kv_head = (task - first[s]) % spec.kv_heads;
     AttendJob job;
@@ -68,7 +93,7 @@ void PagedAttention(const PagedAttentionParams& params, Context& context) {
   });
 }
 
-void PackedAttention(const PackedAttentionParams& params, Context& context) {
+void CpuBackend::PackedAttention(const PackedAttentionParams& params) {
   const HostView q = Map(params.q), k = Map(params.k), v = Map(params.v), out = Map(params.out);
   const int head_dim = CheckPacked(params);
   CHECK_LE(head_dim, kMaxHeadDim);
@@ -77,22 +102,22 @@ void PackedAttention(const PackedAttentionParams& params, Context& context) {
   auto keys_of = [&](int64_t s) { return params.key_begin[s + 1] - params.key_begin[s]; };
   auto rows_of = [&](int64_t s) { return params.query_begin[s + 1] - params.query_begin[s]; };
   // Each (segment, head) packs its keys and values once; a segment begins on a multiple of 16 keys.
-  int32_t* first = context.Ints(2 * segments);
+  int32_t* first = context_.Ints(2 * segments);
   int32_t* first_key = first + segments;
   const int64_t padded_keys = CountTasks(
       segments, [&](int64_t s) { return RoundUp(keys_of(s), kUnit); }, first_key);
-  float* memory = context.Floats(PackedKvFloats(padded_keys, head_dim) * heads);
+  float* memory = context_.Floats(PackedKvFloats(padded_keys, head_dim) * heads);
   auto pack = [&](int64_t s, int64_t head, bool write) {
     float* at = memory + PackedKvFloats(padded_keys, head_dim) * head +
                 PackedKvFloats(first_key[s], head_dim);
     const int64_t begin = params.key_begin[s], end = write ? params.key_begin[s + 1] : begin;
     return PackKv(RowsOf(k, begin, end), RowsOf(v, begin, end), head * head_dim, head_dim, at);
   };
-  context.pool.Run(static_cast<int>(segments * heads),
-                   [&](int task) { pack(task / heads, task % heads, true); });
+  pool_.Run(static_cast<int>(segments * heads),
+            [&](int task) { pack(task / heads, task % heads, true); });
   const int64_t tasks = CountTasks(
       segments, [&](int64_t s) { return TasksFor(rows_of(s)) * heads; }, first);
-  context.pool.Run(static_cast<int>(tasks), [&](int task) {
+  pool_.Run(static_cast<int>(tasks), [&](int task) {
     const int64_t s = SegmentOf(first, segments, task);
     const int64_t head = (task - first[s]) % heads;
     AttendJob job;

@@ -9,6 +9,9 @@
 
 namespace tessera::kernels::cpu {
 
+// The instruction set that ops run on, such as "AVX3".
+const char* TargetName();
+
 // What the CPU's ops share: the pool, and scratch that only grows when a larger shape comes.
 // Owner: the backend's thread; tasks of one op write disjoint parts.
 struct Context {

@@ -1,9 +1,8 @@
-#include "kernels/cpu/matmul.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
 
@@ -251,7 +250,7 @@ void Schedule(MatMulJob& job, int threads) {
 
 }  // namespace
 
-void MatMul(const MatMulParams& params, Context& context) {
+void CpuBackend::MatMul(const MatMulParams& params) {
   CHECK_LE(params.outs.size(), kMaxParts);
   MatMulJob job;
   job.x = Map(params.x);
@@ -265,19 +264,19 @@ void MatMul(const MatMulParams& params, Context& context) {
   job.activation = params.activation;
   job.add_to_out = params.add_to_out;
   job.tile_rows = HWY_DYNAMIC_DISPATCH(MatMulTileRows)();
-  float* packed = context.Floats(RoundUp(job.x.rows, job.tile_rows) * job.PaddedK());
+  float* packed = context_.Floats(RoundUp(job.x.rows, job.tile_rows) * job.PaddedK());
   job.packed = packed;
   const int64_t tiles = (job.x.rows + job.tile_rows - 1) / job.tile_rows;
-  context.ForRows(tiles, job.tile_rows * job.x.cols, [&](int64_t begin, int64_t end) {
+  context_.ForRows(tiles, job.tile_rows * job.x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin * job.tile_rows; row < std::min(end * job.tile_rows, job.x.rows);
          row += job.tile_rows) {
       PackTile(job.x, row, std::min(job.tile_rows, job.x.rows - row), packed + row * job.PaddedK());
     }
   });
-  Schedule(job, context.pool.threads());
+  Schedule(job, pool_.threads());
   const auto task_fn = HWY_DYNAMIC_DISPATCH(MatMulTask);
-  context.pool.Run(static_cast<int>(job.row_blocks * job.panel_chunks),
-                   [&](int task) { task_fn(job, task); });
+  pool_.Run(static_cast<int>(job.row_blocks * job.panel_chunks),
+            [&](int task) { task_fn(job, task); });
 }
 
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(NameOfTarget)(); }

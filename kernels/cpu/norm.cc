@@ -1,7 +1,6 @@
-#include "kernels/cpu/norm.h"
-
 #include <cmath>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
 
@@ -98,15 +97,14 @@ void Normalize(const DeviceView& x, const DeviceVector& weight, const float* bia
 
 }  // namespace
 
-void RmsNorm(const DeviceView& x, const DeviceVector& weight, float epsilon, const DeviceView& out,
-             Context& context) {
-  Normalize(x, weight, nullptr, epsilon, out, context);
+void CpuBackend::RmsNorm(DeviceView x, const DeviceVector& weight, float epsilon, DeviceView out) {
+  Normalize(x, weight, nullptr, epsilon, out, context_);
 }
 
-void LayerNorm(const DeviceView& x, const DeviceVector& weight, const DeviceVector& bias,
-               float epsilon, const DeviceView& out, Context& context) {
+void CpuBackend::LayerNorm(DeviceView x, const DeviceVector& weight, const DeviceVector& bias,
+                           float epsilon, DeviceView out) {
   CHECK_EQ(Object<HostVector>(bias).size(), x.cols);
-  Normalize(x, weight, Object<HostVector>(bias).data(), epsilon, out, context);
+  Normalize(x, weight, Object<HostVector>(bias).data(), epsilon, out, context_);
 }
 
 }  // namespace tessera::kernels::cpu

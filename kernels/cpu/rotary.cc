@@ -1,7 +1,6 @@
-#include "kernels/cpu/rotary.h"
-
 #include <algorithm>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
 #include "kernels/kv_codes.h"
@@ -162,24 +161,24 @@ namespace {
 HWY_EXPORT(RotateTokens);
 }  // namespace
 
-void RotaryAngles(const RotaryAnglesParams& params, Context& context) {
+void CpuBackend::RotaryAngles(const RotaryAnglesParams& params) {
   const HostView cos = Map(params.cos), sin = Map(params.sin);
   CheckAngles(params);
   constexpr int64_t kCost = 16;  // a cosine against a usual element
-  context.ForRows(cos.rows, cos.cols * kCost, [&](int64_t begin, int64_t end) {
+  context_.ForRows(cos.rows, cos.cols * kCost, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) AnglesOfToken(params, t, cos.row(t), sin.row(t));
   });
 }
 
-void RotaryKvWrite(const RotaryKvParams& params, Context& context) {
+void CpuBackend::RotaryKvWrite(const RotaryKvParams& params) {
   RotaryJob job{Map(params.q), Map(params.k), Map(params.v), Map(params.cos), Map(params.sin)};
   job.cache = &Object<Cache>(*params.cache);
   job.layer = params.layer;
   job.slots = params.slots.data();
   CheckRotary(params, job.cache->spec());
   const auto rotate = HWY_DYNAMIC_DISPATCH(RotateTokens);
-  context.ForRows(job.q.rows, job.q.cols + 2 * job.k.cols,
-                  [&](int64_t begin, int64_t end) { rotate(job, begin, end); });
+  context_.ForRows(job.q.rows, job.q.cols + 2 * job.k.cols,
+                   [&](int64_t begin, int64_t end) { rotate(job, begin, end); });
 }
 
 }  // namespace tessera::kernels::cpu

@@ -1,7 +1,6 @@
-#include "kernels/cpu/rows.h"
-
 #include <algorithm>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
 
@@ -65,15 +64,6 @@ void ReadMatrixRow(const Matrix& matrix, int64_t row, float* to) {
   }
 }
 
-void AddRow(const float* row, int64_t cols, float* sum) {
-  const DF d;
-  int64_t i = 0;
-  for (; i + kLanes <= cols; i += kLanes) {
-    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), hn::LoadU(d, row + i)), d, sum + i);
-  }
-  for (; i < cols; ++i) sum[i] += row[i];
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::kernels::cpu
@@ -84,10 +74,9 @@ namespace tessera::kernels::cpu {
 namespace {
 HWY_EXPORT(WidenRow);
 HWY_EXPORT(ReadMatrixRow);
-HWY_EXPORT(AddRow);
 }  // namespace
 
-void Upload(const TensorView& host, const DeviceView& out) {
+void CpuBackend::Upload(const TensorView& host, DeviceView out) {
   const HostView to = Map(out);
   CHECK(IsFloat16Or32(host.dtype));
   CHECK_EQ(NumElements(host.shape), to.rows * to.cols);
@@ -98,15 +87,8 @@ void Upload(const TensorView& host, const DeviceView& out) {
   }
 }
 
-void Download(const DeviceView& x, absl::Span<float> host) {
-  const HostView from = Map(x);
-  CHECK_EQ(static_cast<int64_t>(host.size()), from.rows * from.cols);
-  for (int64_t i = 0; i < from.rows; ++i) {
-    std::copy_n(from.row(i), from.cols, host.data() + i * from.cols);
-  }
-}
-
-void EmbedTokens(const DeviceMatrix& table, absl::Span<const int32_t> ids, const DeviceView& out) {
+void CpuBackend::EmbedTokens(const DeviceMatrix& table, absl::Span<const int32_t> ids,
+                             DeviceView out) {
   const Matrix& matrix = Object<Matrix>(table);
   const HostView to = Map(out);
   CHECK_EQ(static_cast<int64_t>(ids.size()), to.rows);
@@ -116,29 +98,6 @@ void EmbedTokens(const DeviceMatrix& table, absl::Span<const int32_t> ids, const
     if (ids[i] < 0) continue;
     CHECK_LT(ids[i], matrix.n());
     read(matrix, ids[i], to.row(i));
-  }
-}
-
-void CopyRows(const DeviceView& x, absl::Span<const int32_t> from, const DeviceView& out,
-              absl::Span<const int32_t> to) {
-  const HostView source = Map(x), target = Map(out);
-  CHECK_EQ(from.size(), to.size());
-  CHECK_EQ(source.cols, target.cols);
-  for (size_t i = 0; i < from.size(); ++i) {
-    CHECK(from[i] >= 0 && from[i] < source.rows);
-    CHECK(to[i] >= 0 && to[i] < target.rows);
-    std::copy_n(source.row(from[i]), source.cols, target.row(to[i]));
-  }
-}
-
-void AddRows(const DeviceView& x, const DeviceView& table, absl::Span<const int32_t> index) {
-  const HostView sums = Map(x), rows = Map(table);
-  CHECK_EQ(static_cast<int64_t>(index.size()), sums.rows);
-  CHECK_EQ(rows.cols, sums.cols);
-  const auto add = HWY_DYNAMIC_DISPATCH(AddRow);
-  for (int64_t i = 0; i < sums.rows; ++i) {
-    CHECK(index[i] >= 0 && index[i] < rows.rows);
-    add(rows.row(index[i]), sums.cols, sums.row(i));
   }
 }
 

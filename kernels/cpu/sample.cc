@@ -1,9 +1,8 @@
-#include "kernels/cpu/sample.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
 
@@ -139,7 +138,7 @@ int32_t Choose(absl::Span<const float> logits, const SamplingRow& row, int32_t b
 
 }  // namespace
 
-void Sample(const SampleParams& params, Context& context) {
+void CpuBackend::Sample(const SampleParams& params) {
   const HostView logits = Map(params.logits);
   CHECK(params.id_limit > 0 && params.id_limit <= logits.cols);
   CHECK_EQ(static_cast<int64_t>(params.rows.size()), logits.rows);
@@ -154,7 +153,7 @@ void Sample(const SampleParams& params, Context& context) {
       out = Sampled();
       continue;
     }
-    out.id = Choose(row, params.rows[i], out.top_ids[0], context);
+    out.id = Choose(row, params.rows[i], out.top_ids[0], context_);
     out.logprob = static_cast<float>(double{row[out.id]} - log_total);
   }
 }

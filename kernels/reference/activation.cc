@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "kernels/host_memory.h"
+#include "kernels/reference/backend.h"
 
 namespace tessera::kernels::reference {
 
@@ -28,8 +29,8 @@ double Activate(Activation activation, double x) {
   return x;
 }
 
-void GatedActivation(const DeviceView& gate, const DeviceView& up, Activation activation,
-                     const DeviceView& out) {
+void ReferenceBackend::GatedActivation(DeviceView gate, DeviceView up, Activation activation,
+                                       DeviceView out) {
   const HostView gates = Map(gate), ups = Map(up), outs = Map(out);
   CHECK(gates.rows == outs.rows && ups.rows == outs.rows);
   CHECK(gates.cols == outs.cols && ups.cols == outs.cols);

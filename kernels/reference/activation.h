@@ -6,8 +6,4 @@ namespace tessera::kernels::reference {
 
 double Activate(Activation activation, double x);
 
-// out = activation(gate) * up
-void GatedActivation(const DeviceView& gate, const DeviceView& up, Activation activation,
-                     const DeviceView& out);
-
 }  // namespace tessera::kernels::reference

@@ -1,10 +1,9 @@
-#include "kernels/reference/attention.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "kernels/plan_checks.h"
+#include "kernels/reference/backend.h"
 #include "kernels/reference/memory.h"
 
 namespace tessera::kernels::reference {
@@ -30,42 +29,54 @@ void Attend(const float* q, int head_dim, double scale, int64_t keys, Key key, V
   }
 }
 
+// The keys or values of a sequence and head: [keys, head_dim].
+std::vector<double> ReadHead(const Cache& cache, Cache::Part part,
+                             const PagedAttentionParams& params, size_t s, int kv_head) {
+  const KvCacheSpec& spec = cache.spec();
+  const int64_t keys = params.context[s];
+  const int32_t* table = params.block_table.data() + s * params.table_width;
+  std::vector<double> out(static_cast<size_t>(keys * spec.head_dim));
+  for (int64_t j = 0; j < keys; ++j) {
+    const int64_t block = table[j / spec.block_size];
+    cache.Read(part, params.layer, block * spec.block_size + j % spec.block_size, kv_head,
+               out.data() + j * spec.head_dim);
+  }
+  return out;
+}
+
 }  // namespace
 
-void PagedAttention(const PagedAttentionParams& params, base::ComputePool& pool) {
+void ReferenceBackend::PagedAttention(const PagedAttentionParams& params) {
   const HostView q = Map(params.q), out = Map(params.out);
   const Cache& cache = Object<Cache>(*params.cache);
   const KvCacheSpec& spec = cache.spec();
   CheckPaged(params, spec);
-  const int group = params.heads / spec.kv_heads;
+  const int group = params.heads / spec.kv_heads, head_dim = spec.head_dim;
   for (size_t s = 0; s < params.context.size(); ++s) {
     const int64_t begin = params.query_begin[s], end = params.query_begin[s + 1];
-    const int32_t* table = params.block_table.data() + s * params.table_width;
-    pool.Run(static_cast<int>((end - begin) * params.heads), [&](int task) {
-      const int64_t row = begin + task / params.heads;
-      const int head = task % params.heads, kv_head = head / group;
-      auto read = [&](Cache::Part part, int64_t j, int d) {
-        const int64_t slot =
-            int64_t{table[j / spec.block_size]} * spec.block_size + j % spec.block_size;
-        return cache.Read(part, params.layer, slot, kv_head, d);
-      };
-      Attend(
-          q.row(row) + head * spec.head_dim, spec.head_dim, params.scale,
-          params.context[s] - (end - 1 - row),
-          [&](int64_t j, int d) { return read(Cache::kKey, j, d); },
-          [&](int64_t j, int d) { return read(Cache::kValue, j, d); },
-          out.row(row) + head * spec.head_dim);
-    });
+    if (begin == end) continue;
+    for (int kv_head = 0; kv_head < spec.kv_heads; ++kv_head) {
+      const std::vector<double> k = ReadHead(cache, Cache::kKey, params, s, kv_head);
+      const std::vector<double> v = ReadHead(cache, Cache::kValue, params, s, kv_head);
+      pool_.Run(static_cast<int>((end - begin) * group), [&](int task) {
+        const int64_t row = begin + task / group;
+        const int at = (kv_head * group + task % group) * head_dim;
+        Attend(
+            q.row(row) + at, head_dim, params.scale, params.context[s] - (end - 1 - row),
+            [&](int64_t j, int d) { return k[j * head_dim + d]; },
+            [&](int64_t j, int d) { return v[j * head_dim + d]; }, out.row(row) + at);
+      });
+    }
   }
 }
 
-void PackedAttention(const PackedAttentionParams& params, base::ComputePool& pool) {
+void ReferenceBackend::PackedAttention(const PackedAttentionParams& params) {
   const HostView q = Map(params.q), k = Map(params.k), v = Map(params.v), out = Map(params.out);
   const int head_dim = CheckPacked(params);
   for (size_t s = 0; s + 1 < params.query_begin.size(); ++s) {
     const int64_t begin = params.query_begin[s], end = params.query_begin[s + 1];
     const int64_t first_key = params.key_begin[s];
-    pool.Run(static_cast<int>((end - begin) * params.heads), [&](int task) {
+    pool_.Run(static_cast<int>((end - begin) * params.heads), [&](int task) {
       const int64_t row = begin + task / params.heads;
       const int at = task % params.heads * head_dim;
       Attend(

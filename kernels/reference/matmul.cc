@@ -1,9 +1,8 @@
-#include "kernels/reference/matmul.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "kernels/reference/activation.h"
+#include "kernels/reference/backend.h"
 #include "kernels/reference/memory.h"
 
 namespace tessera::kernels::reference {
@@ -36,7 +35,7 @@ void MultiplyRows(const HostView& x, int64_t begin, const Column& column,
 
 }  // namespace
 
-void MatMul(const MatMulParams& params, base::ComputePool& pool) {
+void ReferenceBackend::MatMul(const MatMulParams& params) {
   const HostView x = Map(params.x);
   for (const MatMulOut& one : params.outs) {
     const Matrix& weight = Object<Matrix>(*one.weight);
@@ -46,7 +45,7 @@ void MatMul(const MatMulParams& params, base::ComputePool& pool) {
     CHECK_EQ(weight.n(), out.cols);
     CHECK_EQ(x.rows, out.rows);
     if (bias != nullptr) CHECK_EQ(Object<HostVector>(*one.bias).size(), out.cols);
-    pool.Run(static_cast<int>(out.cols), [&](int j) {
+    pool_.Run(static_cast<int>(out.cols), [&](int j) {
       std::vector<float> row(static_cast<size_t>(x.cols));
       weight.ReadRow(j, absl::MakeSpan(row));
       const Column column{row, bias == nullptr ? 0.0 : double{bias[j]}, j};

@@ -58,14 +58,18 @@ std::byte* Cache::Vector(Part part, int layer, int64_t slot, int kv_head) const 
   return block_.data() + static_cast<size_t>(vector + kv_head) * VectorBytes(spec_);
 }
 
-double Cache::Read(Part part, int layer, int64_t slot, int kv_head, int dim) const {
+void Cache::Read(Part part, int layer, int64_t slot, int kv_head, double* out) const {
   const std::byte* at = Vector(part, layer, slot, kv_head);
-  if (spec_.dtype == DType::kF32) return double{Load<float>(at, dim)};
-  if (spec_.dtype == DType::kF16) return double{base::HalfToFloat(Load<uint16_t>(at, dim))};
-  const std::byte* scales = at + spec_.head_dim;
-  const double scale = base::HalfToFloat(Load<uint16_t>(scales, 0));
-  const double zero = spec_.zero_point ? base::HalfToFloat(Load<uint16_t>(scales, 1)) : 0;
-  return zero + scale * Load<int8_t>(at, dim);
+  double scale = 1, zero = 0;
+  if (spec_.dtype == DType::kI8) {
+    scale = base::HalfToFloat(Load<uint16_t>(at + spec_.head_dim, 0));
+    if (spec_.zero_point) zero = base::HalfToFloat(Load<uint16_t>(at + spec_.head_dim, 1));
+  }
+  for (int d = 0; d < spec_.head_dim; ++d) {
+    if (spec_.dtype == DType::kF32) out[d] = Load<float>(at, d);
+    if (spec_.dtype == DType::kF16) out[d] = base::HalfToFloat(Load<uint16_t>(at, d));
+    if (spec_.dtype == DType::kI8) out[d] = zero + scale * Load<int8_t>(at, d);
+  }
 }
 
 void Cache::Write(Part part, int layer, int64_t slot, int kv_head, const float* x) {

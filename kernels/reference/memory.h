@@ -32,9 +32,8 @@ class Cache final : public DeviceObject {
   const KvCacheSpec& spec() const { return spec_; }
 
   enum Part { kKey, kValue };
-  // Element `dim` of the key or value in `slot` (block * block_size + place).
-  double Read(Part part, int layer, int64_t slot, int kv_head, int dim) const;
-  // x: [head_dim]
+  // The key or value in `slot` (block * block_size + place). out, x: [head_dim]
+  void Read(Part part, int layer, int64_t slot, int kv_head, double* out) const;
   void Write(Part part, int layer, int64_t slot, int kv_head, const float* x);
 
  private:

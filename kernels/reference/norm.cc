@@ -1,8 +1,7 @@
-#include "kernels/reference/norm.h"
-
 #include <cmath>
 
 #include "kernels/host_memory.h"
+#include "kernels/reference/backend.h"
 
 namespace tessera::kernels::reference {
 namespace {
@@ -31,14 +30,14 @@ void Normalize(const DeviceView& x, bool center, const float* weight, const floa
 
 }  // namespace
 
-void RmsNorm(const DeviceView& x, const DeviceVector& weight, float epsilon,
-             const DeviceView& out) {
+void ReferenceBackend::RmsNorm(DeviceView x, const DeviceVector& weight, float epsilon,
+                               DeviceView out) {
   CHECK_EQ(Object<HostVector>(weight).size(), x.cols);
   Normalize(x, false, Object<HostVector>(weight).data(), nullptr, epsilon, out);
 }
 
-void LayerNorm(const DeviceView& x, const DeviceVector& weight, const DeviceVector& bias,
-               float epsilon, const DeviceView& out) {
+void ReferenceBackend::LayerNorm(DeviceView x, const DeviceVector& weight, const DeviceVector& bias,
+                                 float epsilon, DeviceView out) {
   CHECK_EQ(Object<HostVector>(weight).size(), x.cols);
   CHECK_EQ(Object<HostVector>(bias).size(), x.cols);
   Normalize(x, true, Object<HostVector>(weight).data(), Object<HostVector>(bias).data(), epsilon,

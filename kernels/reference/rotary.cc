@@ -1,6 +1,5 @@
-#include "kernels/reference/rotary.h"
-
 #include "kernels/plan_checks.h"
+#include "kernels/reference/backend.h"
 #include "kernels/reference/memory.h"
 
 namespace tessera::kernels::reference {
@@ -22,13 +21,13 @@ void Turn(float* row, int heads, int head_dim, const float* cos, const float* si
 
 }  // namespace
 
-void RotaryAngles(const RotaryAnglesParams& params) {
+void ReferenceBackend::RotaryAngles(const RotaryAnglesParams& params) {
   const HostView cos = Map(params.cos), sin = Map(params.sin);
   CheckAngles(params);
   for (int64_t t = 0; t < cos.rows; ++t) AnglesOfToken(params, t, cos.row(t), sin.row(t));
 }
 
-void RotaryKvWrite(const RotaryKvParams& params) {
+void ReferenceBackend::RotaryKvWrite(const RotaryKvParams& params) {
   const HostView q = Map(params.q), k = Map(params.k), v = Map(params.v);
   const HostView cos = Map(params.cos), sin = Map(params.sin);
   Cache& cache = Object<Cache>(*params.cache);

@@ -1,9 +1,8 @@
-#include "kernels/reference/sample.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/host_memory.h"
+#include "kernels/reference/backend.h"
 
 namespace tessera::kernels::reference {
 namespace {
@@ -48,14 +47,14 @@ Sampled SampleOne(absl::Span<const float> logits, const SamplingRow& row,
 
 }  // namespace
 
-void Sample(const SampleParams& params, std::vector<Candidate>& scratch) {
+void ReferenceBackend::Sample(const SampleParams& params) {
   const HostView logits = Map(params.logits);
   CHECK(params.id_limit > 0 && params.id_limit <= logits.cols);
   CHECK_EQ(static_cast<int64_t>(params.rows.size()), logits.rows);
   CHECK_EQ(params.rows.size(), params.out.size());
   for (int64_t i = 0; i < logits.rows; ++i) {
-    params.out[i] =
-        SampleOne({logits.row(i), static_cast<size_t>(params.id_limit)}, params.rows[i], scratch);
+    params.out[i] = SampleOne({logits.row(i), static_cast<size_t>(params.id_limit)}, params.rows[i],
+                              candidates_);
   }
 }
 

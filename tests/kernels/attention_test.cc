@@ -154,7 +154,7 @@ TEST_P(AttentionTest, ANanOrAnInfinityReachesTheRowsThatSeeIt) {
   c.sequences = {{90, 90}};
   for (const DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
     c.dtype = dtype;
-    for (const int64_t token : {0, 63, 70}) {
+    for (const int64_t token : {0, 10, 63, 70, 89}) {
       c.bad_token = token;
       c.zero_point = dtype == DType::kI8 && token % 2 == 0;
       for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {

@@ -20,6 +20,7 @@ class DeferredBackend final : public Backend {
 
   std::string name() const override { return "deferred " + inner_->name(); }
   MemoryUse memory() const override { return inner_->memory(); }
+  size_t FreeMemory() const override { return inner_->FreeMemory(); }
 
   // Memory is made and weights are read at once, as backend.h says.
   absl::StatusOr<DeviceBuffer> Allocate(int64_t elements) override {
