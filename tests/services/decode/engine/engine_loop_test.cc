@@ -38,13 +38,14 @@ class EngineLoopTest : public ::testing::Test {
     loop_ = std::make_unique<EngineLoop>(
         options, testing::MakeFakeDevice(options, pool_, std::move(fake)), clock_,
         EngineLoop::Hooks{[this](FetchJob job) { jobs_.push_back(std::move(job)); },
-                          [this] { ++ended_; }});
+                          [this](Priority) { ++ended_; }});
   }
 
   std::shared_ptr<CollectingSink> Submit(Request request) {
     auto sink = std::make_shared<CollectingSink>();
     request.sink = sink;
     if (request.arrival == absl::InfinitePast()) request.arrival = clock_.Now();
+    testing::NameBlocks(request, 4);
     const auto max_tokens = static_cast<int32_t>(request.max_tokens);
     loop_->Handle(
         NewRequest{std::make_unique<ActiveRequest>(++last_id_, std::move(request), max_tokens)});
@@ -66,7 +67,7 @@ class EngineLoopTest : public ::testing::Test {
 TEST_F(EngineLoopTest, AWarmDecodeStepAllocatesNothing) {
   EngineOptions options = SmallEngine();
   options.scheduler.stop_ids = {};
-  Start(options, {.on_forward = nullptr, .deferred = false});
+  Start(options, {.on_forward = nullptr, .backend = "cpu", .deferred = false});
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (int i = 0; i < 4; ++i) sinks.push_back(Submit(TextRequest(3 + i, 50, i, nullptr)));
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop_->Step());

@@ -26,6 +26,17 @@ using testing::TextRequest;
 
 using SinkPtr = std::shared_ptr<CollectingSink>;
 
+// Of a fake engine whose token 0 ends nothing.
+std::vector<int32_t> AnswerWithoutStop(const Request& request) {
+  std::vector<uint64_t> tokens(request.ids.begin(), request.ids.end());
+  std::vector<int32_t> answer;
+  while (static_cast<int64_t>(answer.size()) < request.max_tokens) {
+    answer.push_back(testing::NextFakeToken(tokens));
+    tokens.push_back(static_cast<uint64_t>(answer.back()));
+  }
+  return answer;
+}
+
 class EngineTest : public ::testing::Test {
  protected:
   void Start(const EngineOptions& options,
@@ -205,13 +216,14 @@ TEST_F(EngineTest, ASinkThatHasEnoughEndsTheAnswerWell) {
   EXPECT_EQ(sink->ids().size(), 3u);
 }
 
-TEST_F(EngineTest, ASinkThatIsFullIsAbortedAndHoldsNobody) {
+TEST_F(EngineTest, AReaderThatNeverCatchesUpIsAbortedAndHoldsNobody) {
   EngineOptions options = SmallEngine();
   options.scheduler.stop_ids = {};
+  options.slow_client_timeout = absl::ZeroDuration();
   Start(options);
   auto slow = std::make_shared<CollectingSink>();
   slow->answer_after = 2;
-  slow->answer = SinkAnswer::kFull;
+  slow->answer = SinkAnswer::kPause;
   ASSERT_TRUE(SubmitTo(slow, TextRequest(3, 50, 1, nullptr)).ok());
   SinkPtr other = Submit(TextRequest(3, 50, 2, nullptr));
   slow->AwaitEnd();
@@ -219,6 +231,30 @@ TEST_F(EngineTest, ASinkThatIsFullIsAbortedAndHoldsNobody) {
   EXPECT_EQ(slow->status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(base::ReasonOf(slow->status()), "SLOW_CLIENT");
   EXPECT_EQ(other->ids().size(), 50u);
+}
+
+TEST_F(EngineTest, AReaderThatCatchesUpGetsTheWholeAnswer) {
+  EngineOptions options = SmallEngine();
+  options.scheduler.stop_ids = {};
+  options.slow_client_timeout = absl::InfiniteDuration();
+  Start(options);
+  auto slow = std::make_shared<CollectingSink>();
+  slow->answer_after = 2;
+  slow->answer = SinkAnswer::kPause;  // after each token from the second on
+  const Request request = TextRequest(3, 20, 1, nullptr);
+  const SequenceId id = SubmitTo(slow, request)->id;
+  SinkPtr other = Submit(TextRequest(3, 50, 2, nullptr));
+  other->AwaitEnd();
+  EXPECT_FALSE(slow->ended());
+  EXPECT_EQ(slow->ids().size(), 2u);
+  for (size_t tokens = 3; tokens <= 20; ++tokens) {
+    engine_->Resume(id);
+    slow->AwaitTokens(tokens);
+    EXPECT_EQ(slow->ids().size(), tokens);
+  }
+  slow->AwaitEnd();
+  EXPECT_TRUE(slow->status().ok());
+  EXPECT_EQ(slow->ids(), AnswerWithoutStop(request));
 }
 
 TEST_F(EngineTest, ACancelledRequestStopsWithinTwoSteps) {
@@ -333,7 +369,9 @@ TEST_F(EngineTest, SamplingDoesNotDependOnBatchMates) {
   Start(SmallEngine());
   const auto sampled = [](int seed) {
     Request request = TextRequest(6, 30, 1, nullptr);
-    request.sampling = {.temperature = 1.5f, .top_p = 0.999f, .seed = static_cast<uint64_t>(seed)};
+    request.sampling.temperature = 1.5f;
+    request.sampling.top_p = 0.999f;
+    request.sampling.seed = static_cast<uint64_t>(seed);
     return request;
   };
   std::vector<std::vector<int32_t>> alone;

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "kernels/create.h"
+#include "services/decode/engine/block_hash.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tessera::testing {
@@ -106,7 +107,7 @@ void FakeModel::ComputeLogits(const decode::BatchPlan& plan, int64_t sequence, f
 
 decode::EngineDevice MakeFakeDevice(const decode::EngineOptions& options, base::ComputePool& pool,
                                     FakeDeviceOptions fake) {
-  auto backend = kernels::CreateBackend("reference", pool);
+  auto backend = kernels::CreateBackend(fake.backend, pool);
   CHECK(backend.ok());
   decode::EngineDevice device;
   device.backend = *std::move(backend);
@@ -199,9 +200,12 @@ void CollectingSink::OnNeedRows(absl::Span<const int32_t> pictures) {
   changed_.SignalAll();
 }
 
-decode::SinkAnswer CollectingSink::OnTokens(absl::Span<const int32_t> ids) {
+decode::SinkAnswer CollectingSink::OnTokens(absl::Span<const int32_t> ids,
+                                            absl::Span<const kernels::Sampled> sampled) {
   base::MutexLock lock(mutex_);
   CHECK(ends_ == 0);
+  CHECK_EQ(ids.size(), sampled.size());
+  for (size_t i = 0; i < ids.size(); ++i) CHECK_EQ(ids[i], sampled[i].id);
   CHECK(!ids.empty());
   if (ids_.empty()) ids_.reserve(256);
   ids_.insert(ids_.end(), ids.begin(), ids.end());
@@ -288,6 +292,20 @@ decode::Request PictureRequest(const std::vector<store::RecordPtr>& pictures, in
   }
   request.ids.insert(request.ids.end(), text.begin() + 1, text.end());
   return request;
+}
+
+decode::Request AheadOf(decode::Request request) {
+  request.priority = decode::Priority::kAhead;
+  request.max_tokens = 0;
+  return request;
+}
+
+void NameBlocks(decode::Request& request, int32_t block_size) {
+  decode::BlockHasher hasher(block_size);
+  decode::ChainRoot root;
+  root.tenant = request.tenant;
+  request.root = hasher.Root(root);
+  request.chain = hasher.Chain(request.root, request.ids, request.pictures);
 }
 
 std::vector<int32_t> ExpectedAnswer(const decode::Request& request,

@@ -55,9 +55,10 @@ class FakeModel final : public decode::StepModel {
 struct FakeDeviceOptions {
   std::function<absl::Status(const decode::BatchPlan&)> on_forward;  // as FakeModel's
   int32_t poisoned_id = -2;
-  bool deferred = true;  // false: the reference backend as it is
+  const char* backend = "reference";  // the oracle may allocate in a step, "cpu" may not
+  bool deferred = true;               // false: the backend as it is
 };
-// A reference backend and a FakeModel on it.
+// A backend and a FakeModel on it.
 decode::EngineDevice MakeFakeDevice(const decode::EngineOptions& options, base::ComputePool& pool,
                                     FakeDeviceOptions fake = {});
 
@@ -92,7 +93,8 @@ class CollectingSink final : public decode::TokenSink {
  public:
   void OnAccepted(const decode::Admission& admission) override;
   void OnNeedRows(absl::Span<const int32_t> pictures) override;
-  decode::SinkAnswer OnTokens(absl::Span<const int32_t> ids) override;
+  decode::SinkAnswer OnTokens(absl::Span<const int32_t> ids,
+                              absl::Span<const kernels::Sampled> sampled) override;
   void OnEnd(const absl::Status& status, const decode::Outcome& outcome) override;
 
   void AwaitEnd();
@@ -128,6 +130,10 @@ decode::Request TextRequest(int tokens, int64_t max_tokens, uint64_t seed,
 decode::Request PictureRequest(const std::vector<store::RecordPtr>& pictures, int tokens,
                                int64_t max_tokens, uint64_t seed,
                                std::shared_ptr<decode::TokenSink> sink);
+// The same asked as ahead-work.
+decode::Request AheadOf(decode::Request request);
+// Names its blocks, as Engine::Submit does.
+void NameBlocks(decode::Request& request, int32_t block_size);
 // What the engine must answer greedily, by the obvious way.
 std::vector<int32_t> ExpectedAnswer(const decode::Request& request,
                                     const std::vector<store::RecordPtr>& pictures = {});

@@ -10,69 +10,13 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "tests/services/decode/engine/scheduler_fixture.h"
 
 namespace tessera::decode {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-SchedulerOptions Small() {
-  SchedulerOptions options;
-  options.max_batch_tokens = 8;
-  options.max_sequences = 3;
-  options.max_waiting = 8;
-  options.context_tokens = 64;
-  options.stop_ids = {0, 9};
-  return options;
-}
-
-class SchedulerTest : public ::testing::Test {
- protected:
-  ~SchedulerTest() override {
-    for (Sequence& sequence : sequences_) scheduler_->Remove(sequence);
-  }
-
-  void Start(const SchedulerOptions& options, int32_t blocks) {
-    pool_ = std::make_unique<BlockPool>(blocks, 4);
-    scheduler_ = std::make_unique<Scheduler>(options, *pool_);
-  }
-
-  Sequence& Make(int prompt_tokens, int max_tokens) {
-    Sequence& sequence = sequences_.emplace_back();
-    sequence.id = sequences_.size();
-    for (int i = 0; i < prompt_tokens; ++i) sequence.prompt.push_back(100 + i);
-    sequence.max_tokens = max_tokens;
-    return sequence;
-  }
-  Sequence& Add(int prompt_tokens, int max_tokens) {
-    Sequence& sequence = Make(prompt_tokens, max_tokens);
-    const absl::Status status = scheduler_->Add(sequence);
-    EXPECT_TRUE(status.ok()) << status;
-    return sequence;
-  }
-
-  // Computes one step in which every sequence with logits samples `token`; "id:tokens" of the plan.
-  std::vector<std::string> Step(int32_t token = 5) {
-    const BatchPlan& plan = scheduler_->Next();
-    std::vector<std::string> planned;
-    for (int64_t s = 0; s < plan.sequences(); ++s) {
-      planned.push_back(std::to_string(scheduler_->planned()[s]->id) + ":" +
-                        std::to_string(plan.query_begin[s + 1] - plan.query_begin[s]));
-    }
-    if (planned.empty()) return planned;
-    std::vector<TokenRun> runs(planned.size());
-    for (const int32_t s : scheduler_->sampled_sequences()) runs[s] = TokenRun(&token, 1);
-    for (const Progress& progress : scheduler_->Commit(runs)) {
-      if (progress.sequence->finish != FinishReason::kNone) scheduler_->Remove(*progress.sequence);
-    }
-    return planned;
-  }
-
-  std::unique_ptr<BlockPool> pool_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::deque<Sequence> sequences_;
-};
 
 TEST_F(SchedulerTest, NothingToDoIsAPlanWithoutSequences) {
   Start(Small(), 16);
@@ -140,12 +84,16 @@ TEST_F(SchedulerTest, RowsOfAPictureAreCutWithTheChunkAtEveryBorder) {
     SchedulerOptions options = Small();
     options.max_batch_tokens = budget;
     BlockPool pool(32, 4);
-    Scheduler scheduler(options, pool);
+    PrefixCache cache(0, pool);
+    Scheduler scheduler(options, pool, cache);
     Sequence sequence;
     sequence.prompt = {50, 51, -1, -1, -1, -1, -1, -1, 52};
-    sequence.pictures.push_back(
-        {2, {DType::kF16, {kRows, 2}, reinterpret_cast<const std::byte*>(data.data())}, nullptr});
-    ASSERT_TRUE(scheduler.Add(sequence).ok());
+    sequence.pictures.push_back({store::EmbeddingKey(), 2, kRows});
+    sequence.rows.push_back(
+        {{DType::kF16, {kRows, 2}, reinterpret_cast<const std::byte*>(data.data())}, nullptr});
+    NameChain(sequence, 4);
+    scheduler.Open(sequence);
+    ASSERT_TRUE(scheduler.Enqueue(sequence).ok());
     std::vector<int> seen;  // per token of the prompt: the row, or -1
     while (sequence.generated.empty()) {
       const BatchPlan& plan = scheduler.Next();
@@ -161,7 +109,7 @@ TEST_F(SchedulerTest, RowsOfAPictureAreCutWithTheChunkAtEveryBorder) {
       scheduler.Commit({plan.logit_tokens.empty() ? TokenRun() : TokenRun(&token, 1)});
     }
     EXPECT_THAT(seen, ElementsAre(-1, -1, 0, 1, 2, 3, 4, 5, -1)) << budget;
-    EXPECT_TRUE(sequence.pictures.empty()) << "rows are let go once they are computed";
+    EXPECT_TRUE(sequence.rows[0].here()) << "a preempted sequence computes them again";
     scheduler.Remove(sequence);
   }
 }
@@ -215,14 +163,17 @@ TEST_F(SchedulerTest, LengthsAroundABlocksBorderTakeExactlyTheBlocksTheyNeed) {
       SchedulerOptions options = Small();
       options.stop_ids = {};
       BlockPool pool(16, 4);
-      Scheduler scheduler(options, pool);
+      PrefixCache cache(0, pool);
+      Scheduler scheduler(options, pool, cache);
       Sequence sequence;
       sequence.prompt.assign(prompt, 30);
       sequence.max_tokens = answer;
-      ASSERT_TRUE(scheduler.Add(sequence).ok());
+      NameChain(sequence, 4);
+      scheduler.Open(sequence);
+      ASSERT_TRUE(scheduler.Enqueue(sequence).ok());
       while (sequence.finish == FinishReason::kNone) {
         scheduler.Next();
-        ASSERT_EQ(pool.used(), (prompt + answer - 1 + 3) / 4);
+        ASSERT_EQ(pool.used(), (sequence.length() + 3) / 4);
         const int32_t token = 5;
         scheduler.Commit({TokenRun(&token, 1)});
       }
@@ -235,8 +186,7 @@ TEST_F(SchedulerTest, LengthsAroundABlocksBorderTakeExactlyTheBlocksTheyNeed) {
 
 TEST_F(SchedulerTest, WhatCanNeverFitIsRefusedWithItsNumbers) {
   Start(Small(), 4);  // 16 places
-  Sequence& sequence = Make(15, 3);
-  const absl::Status status = scheduler_->Add(sequence);
+  const absl::Status status = scheduler_->CheckFits(15, 0, 3);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(base::ReasonOf(status), "CONTEXT_TOO_LONG");
   EXPECT_THAT(std::string(status.message()), HasSubstr("15 tokens"));
@@ -255,18 +205,18 @@ TEST_F(SchedulerTest, WhatCanNeverFitIsRefusedWithItsNumbers) {
 TEST_F(SchedulerTest, AFullQueueRefusesWithARetryDelay) {
   Start(Small(), 16);
   for (int i = 0; i < 8; ++i) Add(2, 2);
-  const absl::Status status = scheduler_->Add(Make(2, 2));
+  const absl::Status status = Offer(Make(2, 2));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(base::ReasonOf(status), "QUEUE_FULL");
   EXPECT_TRUE(base::RetryOf(status).has_value());
 }
 
 TEST_F(SchedulerTest, NobodyOvertakesTheFirstThatWaitsForBlocks) {
-  Start(Small(), 4);
-  Add(4, 5);  // 2 blocks
-  Add(9, 4);  // 3 blocks: must wait
+  Start(Small(), 5);
+  Add(8, 5);  // 2 blocks, then 3
+  Add(9, 4);  // 3 blocks and room for the other to grow: must wait
   Add(1, 1);  // would fit
-  EXPECT_THAT(Step(), ElementsAre("1:4"));
+  EXPECT_THAT(Step(), ElementsAre("1:8"));
   for (int i = 0; i < 4; ++i) EXPECT_THAT(Step(), ElementsAre("1:1"));
   EXPECT_THAT(Step(), ElementsAre("2:8"));
   EXPECT_THAT(Step(), ElementsAre("2:1", "3:1"));
@@ -299,8 +249,10 @@ TEST_F(SchedulerTest, AnAbandonedStepIsPlannedAgain) {
 TEST_F(SchedulerTest, SamplingRowsCountTheTokensOfTheirOwnSequence) {
   Start(Small(), 16);
   Sequence& sequence = Make(2, 10);
-  sequence.sampling = {.temperature = 0.5f, .top_k = 10'000'000'000, .seed = 42};
-  ASSERT_TRUE(scheduler_->Add(sequence).ok());
+  sequence.sampling.temperature = 0.5f;
+  sequence.sampling.top_k = 10'000'000'000;
+  sequence.sampling.seed = 42;
+  ASSERT_TRUE(Offer(sequence).ok());
   Step();
   Step();
   scheduler_->Next();
@@ -316,7 +268,7 @@ TEST_F(SchedulerTest, ATinyTemperatureIsGreedy) {
   Start(Small(), 16);
   Sequence& sequence = Make(2, 10);
   sequence.sampling.temperature = 1e-9f;
-  ASSERT_TRUE(scheduler_->Add(sequence).ok());
+  ASSERT_TRUE(Offer(sequence).ok());
   scheduler_->Next();
   EXPECT_EQ(scheduler_->sampling()[0].temperature, 0);
   scheduler_->Abandon();
