@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/error.h"
+
 namespace tessera::text {
 namespace {
 
@@ -40,6 +42,23 @@ TEST(NormalizerTest, StripTrimsWhiteSpaceOnTheNamedSides) {
   EXPECT_EQ(Normal(R"({"type": "Strip", "strip_left": true, "strip_right": false})", "\u3000a "),
             "a ");
   EXPECT_EQ(Normal(R"({"type": "Strip", "strip_left": true, "strip_right": true})", " \n "), "");
+}
+
+// The limit counts what every byte matching would make: 256 MiB.
+TEST(NormalizerTest, AReplaceThatCouldEatTheMemoryIsRefusedBeforeItStarts) {
+  const base::Json json = {{"type", "Replace"},
+                           {"pattern", {{"String", "x"}}},
+                           {"content", std::string(size_t{1} << 20, 'y')}};
+  const auto normalizer = ParseNormalizer(&json, "normalizer");
+  ASSERT_TRUE(normalizer.ok()) << normalizer.status();
+  const std::string longest(256, ' ');
+  const auto whole = (*normalizer)->Normalize({longest, "", true});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->View(true).text, longest);
+  const absl::Status refused = (*normalizer)->Normalize({longest + "x", "", true}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::ReasonOf(refused), "TEXT_TOO_LONG");
+  EXPECT_NE(refused.message().find("268435456 bytes"), absl::string_view::npos) << refused;
 }
 
 TEST(NormalizerTest, AComposedCharacterIsUntrustedWhenAPartIs) {

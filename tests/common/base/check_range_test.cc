@@ -1,0 +1,23 @@
+#include "common/base/check_range.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/error.h"
+
+namespace tessera::base {
+namespace {
+
+TEST(CheckRangeTest, BothEndsAreInAndWhatLiesBeyondIsNamedWithTheRange) {
+  EXPECT_TRUE(CheckRange("threads", 1, 1, 64).ok());
+  EXPECT_TRUE(CheckRange("threads", 64, 1, 64).ok());
+  for (const int64_t value : {int64_t{0}, int64_t{65}, INT64_MIN, INT64_MAX}) {
+    const absl::Status status = CheckRange("threads", value, 1, 64);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(FieldOf(status), "threads");
+    EXPECT_EQ(ReasonOf(status), "BAD_OPTION");
+    EXPECT_EQ(status.message(), "threads = " + std::to_string(value) + "; it must be 1..64");
+  }
+}
+
+}  // namespace
+}  // namespace tessera::base
