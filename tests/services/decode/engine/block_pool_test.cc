@@ -88,13 +88,50 @@ TEST(BlockPoolTest, MovingAndAssigningKeepCounts) {
   EXPECT_EQ(pool.free(), 2);
 }
 
+TEST(BlockPoolTest, ABlockIsIdleWhileOnlyTheCacheHoldsIt) {
+  BlockPool pool(3, 16);
+  std::vector<Block> blocks;
+  ASSERT_TRUE(pool.Take(2, blocks));
+  Block cached = blocks[0];
+  pool.SetCached(cached.id(), true);
+  EXPECT_EQ(pool.idle(), 0);
+  blocks.clear();  // the other one is free at once
+  EXPECT_EQ(pool.idle(), 1);
+  EXPECT_EQ(pool.free(), 2);
+  EXPECT_EQ(pool.used(), 1);
+  Block user = cached;
+  Block second = cached;
+  EXPECT_EQ(pool.idle(), 0);
+  user.Reset();
+  EXPECT_EQ(pool.idle(), 0);
+  second.Reset();
+  EXPECT_EQ(pool.idle(), 1);
+  pool.SetCached(cached.id(), true);  // twice says no more than once
+  EXPECT_EQ(pool.idle(), 1);
+  pool.SetCached(cached.id(), false);
+  EXPECT_EQ(pool.idle(), 0);
+  cached.Reset();
+  EXPECT_EQ(pool.free(), 3);
+}
+
+TEST(BlockPoolTest, SayingThatAnIdleBlockIsCachedCountsItAtOnce) {
+  BlockPool pool(1, 16);
+  std::vector<Block> blocks;
+  ASSERT_TRUE(pool.Take(1, blocks));
+  pool.SetCached(0, true);
+  EXPECT_EQ(pool.idle(), 1);
+  pool.SetCached(0, false);
+  EXPECT_EQ(pool.idle(), 0);
+}
+
 TEST(BlockPoolTest, RandomUseAgreesWithAnObviousModel) {
   std::mt19937 random(3);
   BlockPool pool(24, 16);
   std::vector<Block> held;
   std::vector<int> counts(24, 0);
+  std::vector<bool> cached(24, false);
   for (int operation = 0; operation < 100'000; ++operation) {
-    const int which = static_cast<int>(random() % 3);
+    const int which = static_cast<int>(random() % 4);
     if (which == 0) {
       const int32_t count = static_cast<int32_t>(random() % 4);
       const auto unused = std::count(counts.begin(), counts.end(), 0);
@@ -106,10 +143,16 @@ TEST(BlockPoolTest, RandomUseAgreesWithAnObviousModel) {
       }
     } else if (!held.empty()) {
       const size_t at = random() % held.size();
-      if (which == 1) {
+      if (which == 3) {
+        cached[held[at].id()] = true;
+        pool.SetCached(held[at].id(), true);
+      } else if (which == 1) {
         Block copy = held[at];
         ++counts[copy.id()];
         held.push_back(std::move(copy));
+      } else if (counts[held[at].id()] == 1 && cached[held[at].id()]) {
+        cached[held[at].id()] = false;
+        pool.SetCached(held[at].id(), false);
       } else {
         --counts[held[at].id()];
         std::swap(held[at], held.back());
@@ -117,6 +160,12 @@ TEST(BlockPoolTest, RandomUseAgreesWithAnObviousModel) {
       }
     }
     ASSERT_EQ(pool.free(), std::count(counts.begin(), counts.end(), 0));
+    int32_t idle = 0;
+    for (int32_t block = 0; block < 24; ++block) idle += counts[block] == 1 && cached[block];
+    ASSERT_EQ(pool.idle(), idle);
+  }
+  for (int32_t block = 0; block < 24; ++block) {
+    if (cached[block]) pool.SetCached(block, false);
   }
   held.clear();
   EXPECT_EQ(pool.free(), 24);
