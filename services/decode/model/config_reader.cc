@@ -93,6 +93,10 @@ absl::StatusOr<std::vector<int32_t>> ConfigReader::Ids(absl::string_view key, in
   const base::Json* value = Find(key);
   if (value == nullptr) return std::vector<int32_t>();
   const base::Json list = value->is_array() ? *value : base::Json::array({*value});
+  if (list.size() > kMaxIds) {
+    return InvalidKey(Name(key), absl::StrCat("lists ", list.size(), " ids; at most ", kMaxIds,
+                                              " are supported"));
+  }
   std::vector<int32_t> ids;
   for (const base::Json& id : list) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > max) {

@@ -37,7 +37,8 @@ class ConfigReader {
   absl::StatusOr<double> Number(absl::string_view key, double fallback, double min, double max);
   absl::StatusOr<bool> Bool(absl::string_view key, bool fallback);
   absl::StatusOr<std::string> String(absl::string_view key, absl::string_view fallback);
-  // One id, or a list of ids; empty when absent.
+  // One id, or a list of at most kMaxIds ids; empty when absent.
+  static constexpr size_t kMaxIds = 64;
   absl::StatusOr<std::vector<int32_t>> Ids(absl::string_view key, int64_t max);
 
   // The full name of a key, as in messages.

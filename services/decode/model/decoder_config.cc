@@ -23,8 +23,11 @@ constexpr char kFamilies[] = "llava with a llama decoder";
 constexpr int64_t kMaxSide = int64_t{1} << 20;   // widths
 constexpr int64_t kMaxVocab = int64_t{1} << 24;  // rows of the embedding table
 constexpr int64_t kMaxId = (int64_t{1} << 31) - 1;
+constexpr double kMinEpsilon = 1e-12;  // a row of zeros stays finite
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxHeads = 4096;
+constexpr int kMaxHeadDim = 4096;
+constexpr int32_t kDefaultStopId = 2;  // of the published Llama classes
 
 absl::StatusOr<Activation> ReadActivation(ConfigReader& text) {
   static constexpr std::pair<absl::string_view, Activation> kActivations[] = {
@@ -64,19 +67,25 @@ absl::Status ReadHeads(ConfigReader& text, DecoderConfig& config) {
                       absl::StrCat("is ", config.kv_heads, "; it must divide num_attention_heads ",
                                    config.heads));
   }
-  ASSIGN_OR_RETURN(const std::optional<int64_t> head_dim, text.OptionalInt("head_dim", 1, 4096));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> head_dim,
+                   text.OptionalInt("head_dim", 1, kMaxHeadDim));
   if (!head_dim.has_value() && config.hidden_size % config.heads != 0) {
     return InvalidKey(text.Name("num_attention_heads"),
                       absl::StrCat("is ", config.heads, "; without head_dim it must divide ",
                                    "hidden_size ", config.hidden_size));
   }
-  config.head_dim = static_cast<int>(head_dim.value_or(config.hidden_size / config.heads));
+  const int64_t dim = head_dim.value_or(config.hidden_size / config.heads);
   const int least = config.rope.kind == RopeKind::kDynamic ? 4 : 2;
-  if (config.head_dim % 2 != 0 || config.head_dim < least || config.head_dim > 4096) {
-    return InvalidKey(
-        text.Name("head_dim"),
-        absl::StrCat("is ", config.head_dim, "; it must be even and from ", least, " to 4096"));
+  if (dim % 2 != 0 || dim < least || dim > kMaxHeadDim) {
+    const std::string range = absl::StrCat("it must be even and from ", least, " to ", kMaxHeadDim);
+    if (head_dim.has_value()) {
+      return InvalidKey(text.Name("head_dim"), absl::StrCat("is ", dim, "; ", range));
+    }
+    return InvalidKey(text.Name("num_attention_heads"),
+                      absl::StrCat("is ", config.heads, ", which makes heads of ", dim,
+                                   " from hidden_size ", config.hidden_size, "; ", range));
   }
+  config.head_dim = static_cast<int>(dim);
   return absl::OkStatus();
 }
 
@@ -85,7 +94,7 @@ absl::Status ReadDecoder(ConfigReader& text, DecoderConfig& config) {
   ASSIGN_OR_RETURN(config.hidden_size, text.Int("hidden_size", 4096, 1, kMaxSide));
   ASSIGN_OR_RETURN(config.intermediate_size, text.Int("intermediate_size", 11008, 1, kMaxSide));
   ASSIGN_OR_RETURN(config.layers, text.Int("num_hidden_layers", 32, 1, kMaxLayers));
-  ASSIGN_OR_RETURN(config.rms_norm_eps, text.Number("rms_norm_eps", 1e-6, 0.0, 1.0));
+  ASSIGN_OR_RETURN(config.rms_norm_eps, text.Number("rms_norm_eps", 1e-6, kMinEpsilon, 1.0));
   ASSIGN_OR_RETURN(config.max_position_embeddings,
                    text.Int("max_position_embeddings", 2048, 1, kMaxId));
   ASSIGN_OR_RETURN(config.hidden_act, ReadActivation(text));
@@ -124,17 +133,37 @@ absl::StatusOr<std::optional<int32_t>> ReadId(absl::Span<ConfigReader* const> re
   return found;
 }
 
+// The first list that names an id counts. Where a file says that there is none, and no other names
+// one, every answer would run to its limit.
+absl::Status ReadStopIds(absl::Span<ConfigReader* const> readers, DecoderConfig& config) {
+  constexpr absl::string_view kKey = "eos_token_id";
+  std::string empty;  // name of a list without ids
+  for (ConfigReader* reader : readers) {
+    ASSIGN_OR_RETURN(std::vector<int32_t> ids, reader->Ids(kKey, config.vocab_size - 1));
+    if (ids.empty() && empty.empty() && reader->Find(kKey) != nullptr) empty = reader->Name(kKey);
+    if (config.eos_ids.empty()) config.eos_ids = std::move(ids);
+  }
+  if (!config.eos_ids.empty()) return absl::OkStatus();
+  if (!empty.empty()) {
+    return InvalidKey(empty,
+                      "is [], and nothing else names an id that ends an answer; supported: "
+                      "an id, or a list of 1 to 64 ids");
+  }
+  if (config.vocab_size <= kDefaultStopId) {
+    return InvalidKey(kKey, absl::StrCat("is missing, and its default ", kDefaultStopId,
+                                         " lies outside vocab_size ", config.vocab_size));
+  }
+  config.eos_ids = {kDefaultStopId};
+  return absl::OkStatus();
+}
+
 absl::Status ReadTokenIds(ConfigReader& top, ConfigReader& text, ConfigReader& generation,
                           DecoderConfig& config) {
   RETURN_IF_ERROR(ReadImageToken(top, config));
   const std::array<ConfigReader*, 3> readers = {&generation, &text, &top};
   ASSIGN_OR_RETURN(config.bos_id, ReadId(readers, "bos_token_id", config.vocab_size));
   ASSIGN_OR_RETURN(config.pad_id, ReadId(readers, "pad_token_id", config.vocab_size));
-  for (ConfigReader* reader : readers) {
-    ASSIGN_OR_RETURN(std::vector<int32_t> ids, reader->Ids("eos_token_id", config.vocab_size - 1));
-    if (config.eos_ids.empty()) config.eos_ids = std::move(ids);
-  }
-  if (config.eos_ids.empty() && config.vocab_size > 2) config.eos_ids = {2};
+  RETURN_IF_ERROR(ReadStopIds(readers, config));
   if (!config.bos_id.has_value() && config.vocab_size > 1) config.bos_id = 1;
   return absl::OkStatus();
 }

@@ -19,6 +19,15 @@ using base::Json;
 
 constexpr int kMaxSide = 2048;  // of a model's input, pixels
 constexpr size_t kMaxValueText = 80;
+// Of what pixels are multiplied with, and of what is taken away and divided by: means and
+// deviations are in 0 to 1, or in 0 to 255 where nothing is rescaled. Beyond that f32 inputs lose
+// their meaning.
+struct Span {
+  double least, most;
+};
+constexpr Span kFactors = {1e-6, 1};
+constexpr Span kMeans = {-1000, 1000};
+constexpr Span kDeviations = {1e-6, 1000};
 constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
 constexpr std::array<double, 3> kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
@@ -77,17 +86,21 @@ absl::StatusOr<int> ReadSide(const Json& value, absl::string_view key) {
   return static_cast<int>(side);
 }
 
+bool IsIn(const Json& value, const Span& span) {
+  return value.is_number() && value.get<double>() >= span.least && value.get<double>() <= span.most;
+}
+
 absl::StatusOr<std::array<double, 3>> ReadTriple(const Json& json, absl::string_view key,
+                                                 const Span& span,
                                                  const std::array<double, 3>& absent) {
   const Json* value = Find(json, key);
   if (value == nullptr) return absent;
-  constexpr char kExpected[] = "three numbers";
-  if (!value->is_array() || value->size() != 3) return Bad(key, *value, kExpected);
+  const std::string expected = absl::StrCat("three numbers from ", span.least, " to ", span.most);
+  if (!value->is_array() || value->size() != 3) return Bad(key, *value, expected);
   std::array<double, 3> triple;
   for (size_t i = 0; i < 3; ++i) {
-    if (!(*value)[i].is_number()) return Bad(key, *value, kExpected);
+    if (!IsIn((*value)[i], span)) return Bad(key, *value, expected);
     triple[i] = (*value)[i].get<double>();
-    if (!std::isfinite(triple[i])) return Bad(key, *value, kExpected);
   }
   return triple;
 }
@@ -199,17 +212,15 @@ absl::Status ReadCrop(const Json& json, const Family& family, PreprocessConfig& 
 absl::Status ReadNumbers(const Json& json, PreprocessConfig& config) {
   ASSIGN_OR_RETURN(config.rescale, ReadBool(json, "do_rescale", true));
   if (const Json* factor = Find(json, "rescale_factor"); factor != nullptr) {
-    if (!factor->is_number() || !std::isfinite(factor->get<double>())) {
-      return Bad("rescale_factor", *factor, "a number");
+    if (!IsIn(*factor, kFactors)) {
+      return Bad("rescale_factor", *factor,
+                 absl::StrCat("a number from ", kFactors.least, " to ", kFactors.most));
     }
     config.rescale_factor = factor->get<double>();
   }
   ASSIGN_OR_RETURN(config.normalize, ReadBool(json, "do_normalize", true));
-  ASSIGN_OR_RETURN(config.mean, ReadTriple(json, "image_mean", kClipMean));
-  ASSIGN_OR_RETURN(config.std, ReadTriple(json, "image_std", kClipStd));
-  for (double deviation : config.std) {
-    if (deviation <= 0) return Bad("image_std", json["image_std"], "numbers above 0");
-  }
+  ASSIGN_OR_RETURN(config.mean, ReadTriple(json, "image_mean", kMeans, kClipMean));
+  ASSIGN_OR_RETURN(config.std, ReadTriple(json, "image_std", kDeviations, kClipStd));
   return absl::OkStatus();
 }
 

@@ -13,7 +13,10 @@ namespace {
 
 using base::Json;
 
-constexpr int64_t kMaxSize = 1 << 20;  // of any extent: keeps products far from overflow
+constexpr int64_t kMaxSize = 1 << 20;    // of any extent: keeps products far from overflow
+constexpr int64_t kMaxImageSize = 2048;  // pixels a side, as of preprocessing
+constexpr int64_t kMaxGrid = 256;        // patches a side
+constexpr double kMinEpsilon = 1e-12;    // a row of equal numbers stays finite
 
 std::string Clipped(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -93,13 +96,21 @@ absl::Status ReadTower(const Reader& vision, TowerConfig& tower) {
   ASSIGN_OR_RETURN(tower.activation, vision.Act("hidden_act", "quick_gelu"));
   ASSIGN_OR_RETURN(tower.image_size, vision.Integer("image_size", tower.image_size));
   ASSIGN_OR_RETURN(tower.patch_size, vision.Integer("patch_size", tower.patch_size));
-  if (tower.patch_size > tower.image_size || tower.image_size > 16384) {
+  if (tower.patch_size > tower.image_size || tower.image_size > kMaxImageSize) {
     return Unsupported(vision.Key("image_size"), Json(tower.image_size),
-                       absl::StrCat("patch_size ", tower.patch_size, " to 16384"));
+                       absl::StrCat("patch_size ", tower.patch_size, " to ", kMaxImageSize));
+  }
+  if (tower.grid() > kMaxGrid) {
+    return Unsupported(
+        vision.Key("patch_size"), Json(tower.patch_size),
+        absl::StrCat("at most ", kMaxGrid, " patches a side of ", tower.image_size, " pixels"));
   }
   if (const Json* epsilon = vision.Find("layer_norm_eps")) {
-    const bool good = epsilon->is_number() && *epsilon > 0 && *epsilon < 1;
-    if (!good) return Unsupported(vision.Key("layer_norm_eps"), *epsilon, "a number in (0, 1)");
+    const bool good = epsilon->is_number() && *epsilon >= kMinEpsilon && *epsilon <= 1;
+    if (!good) {
+      return Unsupported(vision.Key("layer_norm_eps"), *epsilon,
+                         absl::StrCat("a number in ", kMinEpsilon, "..1"));
+    }
     tower.layer_norm_epsilon = epsilon->get<float>();
   }
   return absl::OkStatus();

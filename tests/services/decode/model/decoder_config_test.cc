@@ -232,6 +232,90 @@ TEST(DecoderConfigTest, ValuesThatMakeNoSenseAreRefusedWithKeyAndValue) {
   EXPECT_FALSE(DecoderConfig::Parse(Json::array(), Json()).ok());
 }
 
+struct Range {
+  const char* key;  // of text_config
+  std::vector<const char*> good, bad;
+};
+
+TEST(DecoderConfigTest, EveryNumberHasARangeWithItsEndsAndNothingBeyond) {
+  const Range kRanges[] = {
+      {"vocab_size", {"3", "16777216"}, {"0", "-1", "16777217", "1e3", "true"}},
+      {"hidden_size", {"8", "16384"}, {"0", "-64", "66", "1048580", "[]"}},
+      {"intermediate_size", {"1", "1048576"}, {"0", "-1", "1048577"}},
+      {"num_hidden_layers", {"1", "4096"}, {"0", "-1", "4097", "2.5"}},
+      {"num_attention_heads", {"1", "32"}, {"0", "-4", "3", "4097", "64"}},
+      {"num_key_value_heads", {"1", "4"}, {"0", "-1", "3", "8", "4097"}},
+      {"head_dim", {"2", "4096"}, {"0", "-2", "3", "4098"}},
+      {"rms_norm_eps",
+       {"1e-12", "1e-5", "1"},
+       {"0", "0.0", "-1e-6", "1e-13", "1.5", "1e308", "\"1e-5\""}},
+      {"rope_theta", {"1", "1e4", "1e12"}, {"0", "-10000", "0.5", "1e13"}},
+      {"max_position_embeddings", {"1", "2147483647"}, {"0", "-1", "2147483648"}},
+      {"original_max_position_embeddings", {"1", "2147483648"}, {"0", "-1", "2147483649"}},
+      {"attention_bias", {"true", "false"}, {"0", "1", "\"true\""}},
+      {"mlp_bias", {"true", "false"}, {"0", "\"no\""}},
+      {"tie_word_embeddings", {"true", "false"}, {"0", "\"no\""}},
+      {"bos_token_id", {"-1", "0", "99"}, {"-2", "2147483648", "\"<s>\""}},
+      {"pad_token_id", {"-1", "0", "99"}, {"-2", "2147483648", "[0]"}},
+      {"eos_token_id", {"0", "[99, 3]"}, {"-1", "100", "[]", "[2, -1]", "[[2]]", "2.0"}},
+      {"partial_rotary_factor", {"1", "1.0"}, {"0", "0.5", "\"1\""}},
+      {"use_sliding_window", {"true", "false"}, {"0"}},
+  };
+  for (const Range& range : kRanges) {
+    const auto status = [&range](const char* value) {
+      return Parse(Text(absl::StrCat("\"", range.key, "\": ", value)).c_str()).status();
+    };
+    for (const char* value : range.good) EXPECT_TRUE(status(value).ok()) << status(value);
+    for (const char* value : range.bad) {
+      const absl::Status refused = status(value);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << range.key << " = " << value;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr(range.key)) << value;
+      EXPECT_FALSE(base::FieldOf(refused).empty()) << refused;
+    }
+  }
+}
+
+TEST(DecoderConfigTest, EveryNumberOfRotaryScalingHasARange) {
+  const Range kRanges[] = {
+      {"factor", {"1", "1e6"}, {"0", "-1", "0.5", "1e7", "null"}},
+      {"low_freq_factor", {"1e-6", "3.9"}, {"0", "-1", "4", "1e7", "null"}},
+      {"high_freq_factor", {"1.1", "1e6"}, {"0", "-1", "1", "1e7", "null"}},
+      {"original_max_position_embeddings", {"1", "2147483648"}, {"0", "-1", "2147483649", "1.5"}},
+      {"rope_theta", {"1", "1e12"}, {"0", "-1", "1e13"}},
+      {"rope_type", {"\"default\"", "\"linear\""}, {"\"yarn\"", "7"}},
+  };
+  for (const Range& range : kRanges) {
+    const auto status = [&range](const char* value) {
+      Json scaling = {
+          {"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}};
+      scaling[range.key] = Json::parse(value);
+      Json config = Config();
+      config["text_config"]["rope_scaling"] = scaling;
+      return DecoderConfig::Parse(config, Json()).status();
+    };
+    for (const char* value : range.good) EXPECT_TRUE(status(value).ok()) << status(value);
+    for (const char* value : range.bad) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status(value))) << range.key << " = " << value;
+      EXPECT_THAT(std::string(status(value).message()), HasSubstr("rope_scaling.")) << value;
+    }
+  }
+}
+
+TEST(DecoderConfigTest, AnAnswerMustHaveAWayToEnd) {
+  const absl::Status none = Parse("{}", R"({"eos_token_id": []})").status();
+  EXPECT_EQ(base::ReasonOf(none), "MODEL_CONFIG_INVALID");
+  EXPECT_THAT(std::string(none.message()),
+              ::testing::AllOf(HasSubstr("generation_config.json: eos_token_id is []"),
+                               HasSubstr("supported: an id")));
+  EXPECT_THAT(
+      MustParse(R"({"text_config": {"eos_token_id": 7}})", R"({"eos_token_id": []})").eos_ids,
+      ElementsAre(7));
+  EXPECT_FALSE(Parse(R"({"text_config": {"vocab_size": 2}})").ok());
+  Json many = {{"eos_token_id", std::vector<int>(65, 3)}};
+  EXPECT_THAT(std::string(DecoderConfig::Parse(Config(), many).status().message()),
+              HasSubstr("lists 65 ids"));
+}
+
 // Every key with every odd value: a config or a typed error, and never numbers that others trip on.
 TEST(DecoderConfigTest, OddValuesOfAnyKeyNeverBreakIt) {
   testing::TempDir dir;

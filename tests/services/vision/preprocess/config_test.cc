@@ -132,6 +132,53 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("image_std": [1, 0, 1])", "image_std", "MODEL_CONFIG_BAD"},
         Refusal{R"("rescale_factor": "x")", "rescale_factor", "MODEL_CONFIG_BAD"}));
 
+struct Range {
+  const char* key;
+  std::vector<const char*> good, bad;
+};
+
+TEST(PreprocessConfig, EveryNumberHasARangeWithItsEndsAndNothingBeyond) {
+  const Range kRanges[] = {
+      {"size",
+       {"1", "2048", R"({"shortest_edge": 56})", R"({"height": 1, "width": 2048})"},
+       {"0", "-1", "2049", "56.0", "\"56\"", "[56, 56]", R"({"shortest_edge": 0})",
+        R"({"height": 5, "width": 0})", R"({"height": -5, "width": 5})", "{}"}},
+      {"crop_size",
+       {"1", "2048", R"({"height": 1, "width": 2048})"},
+       {"0", "-1", "2049", "1e2", R"({"height": 5})", R"({"height": 5, "width": 1e9})"}},
+      {"resample", {"1", "3"}, {"-1", "0", "4", "2.0", "18446744073709551615"}},
+      {"rescale_factor",
+       {"1e-6", "0.00392156862745098", "1"},
+       {"0", "0.0", "-0.00392", "1e-300", "1.5", "255", "\"1/255\"", "[]"}},
+      {"image_mean",
+       {"[0, 0, 0]", "[-1000, 122.7, 1000]"},
+       {"[]", "[1, 2]", "[1, 2, 3, 4]", "[0, 0, 1e308]", "[0, 0, \"0\"]", "[0, null, 0]", "0.5"}},
+      {"image_std",
+       {"[1, 1, 1]", "[1e-6, 58.4, 1000]"},
+       {"[1, 1]", "[0, 1, 1]", "[1, 1, 0.0]", "[1, -1, 1]", "[1, 1e-300, 1]", "[1, 1e308, 1]",
+        "1"}},
+      {"do_resize", {"true", "false"}, {"0", "\"no\""}},
+      {"do_center_crop", {"true", "false"}, {"0", "\"no\""}},
+      {"do_rescale", {"true", "false"}, {"0", "\"no\""}},
+      {"do_normalize", {"true", "false"}, {"0", "\"no\""}},
+      {"do_convert_rgb", {"true", "false"}, {"0", "\"no\""}},
+  };
+  for (const Range& range : kRanges) {
+    const auto status = [&range](const char* value) {
+      return Parse(Clip(absl::StrCat("\"", range.key, "\": ", value))).status();
+    };
+    for (const char* value : range.good) {
+      EXPECT_TRUE(status(value).ok()) << range.key << " " << status(value);
+    }
+    for (const char* value : range.bad) {
+      const absl::Status refused = status(value);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << range.key << " = " << value;
+      EXPECT_TRUE(absl::StartsWith(base::FieldOf(refused), range.key)) << refused;
+      EXPECT_TRUE(absl::StrContains(refused.message(), "supported: ")) << refused;
+    }
+  }
+}
+
 TEST(PreprocessConfig, UnknownAndLaterProcessorsAreNamed) {
   for (const char* type : {"Qwen2VLImageProcessor", "GotOcr2ImageProcessorFast",
                            "LlavaNextImageProcessor", "NoSuchProcessor"}) {

@@ -104,6 +104,57 @@ TEST(TowerConfig, BrokenNumbersAreRefused) {
   }
 }
 
+struct Range {
+  const char* key;  // of vision_config, or of the whole with a leading "/"
+  std::vector<const char*> good, bad;
+};
+
+TEST(TowerConfig, EveryNumberHasARangeWithItsEndsAndNothingBeyond) {
+  const Range kRanges[] = {
+      {"hidden_size", {"12", "1048560"}, {"0", "-768", "1048584", "768.5", "[768]"}},
+      {"intermediate_size", {"1", "1048576"}, {"0", "-1", "1048577"}},
+      {"num_hidden_layers", {"1", "1000"}, {"0", "-1", "1001"}},
+      {"num_attention_heads", {"1", "768"}, {"0", "-12", "7", "769", "1536"}},
+      {"num_channels", {"3"}, {"0", "1", "4", "\"3\""}},
+      {"image_size", {"32", "2048"}, {"0", "-224", "31", "2049", "16384", "[224, 224]"}},
+      {"patch_size", {"1", "224"}, {"0", "-14", "225", "32.0"}},
+      {"layer_norm_eps",
+       {"1e-12", "1e-5", "1"},
+       {"0", "0.0", "-1e-5", "1e-13", "1e-300", "1.5", "\"1e-5\""}},
+      {"hidden_act", {"\"gelu\""}, {"\"mish\"", "3"}},
+      {"/vision_feature_layer", {"-13", "12", "[0, -1]"}, {"-14", "13", "[]", "[13]", "1.0"}},
+      {"/vision_feature_select_strategy", {"\"full\""}, {"\"cls\"", "0"}},
+      {"/projector_hidden_act", {"\"relu\""}, {"\"mish\"", "[]"}},
+      {"/multimodal_projector_bias", {"true", "false"}, {"0", "\"no\""}},
+      {"/text_config",
+       {"{}", "{\"hidden_size\":1}"},
+       {"[]", "{\"hidden_size\":0}", "{\"hidden_size\":-1}", "{\"hidden_size\":1048577}"}},
+  };
+  for (const Range& range : kRanges) {
+    const bool top = range.key[0] == '/';
+    const auto status = [&](const char* value) {
+      base::Json config = {{"model_type", "llava"}, {"vision_config", base::Json::object()}};
+      (top ? config : config["vision_config"])[range.key + (top ? 1 : 0)] = Parse(value);
+      return ParseTowerConfig(config).status();
+    };
+    for (const char* value : range.good) {
+      EXPECT_TRUE(status(value).ok()) << range.key << " " << status(value);
+    }
+    for (const char* value : range.bad) {
+      const absl::Status refused = status(value);
+      EXPECT_EQ(base::ReasonOf(refused), "CONFIG_UNSUPPORTED") << range.key << " = " << value;
+      EXPECT_FALSE(base::FieldOf(refused).empty()) << refused;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("supported: ")) << value;
+    }
+  }
+}
+
+TEST(TowerConfig, MorePatchesThanATowerTakesAreRefused) {
+  EXPECT_THAT(
+      Refusal(R"({"model_type":"llava","vision_config":{"image_size":2048,"patch_size":4}})"),
+      AllOf(HasSubstr("vision_config.patch_size = 4"), HasSubstr("256 patches a side")));
+}
+
 TEST(TowerConfig, CanonicalTextChangesWithEveryValueThatChangesARow) {
   const TowerConfig base = ParseTowerConfig(Parse(R"({"model_type":"llava"})")).value();
   const auto differs = [&base](auto change) {
