@@ -1,6 +1,7 @@
 #include "services/decode/decode_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check_range.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 
@@ -12,23 +13,18 @@ absl::Status Refuse(absl::string_view field, absl::string_view value, absl::stri
                         absl::StrCat(field, " = ", value, "; it must be ", allowed));
 }
 
-absl::Status CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return Refuse(field, absl::StrCat(value), absl::StrCat(least, "..", most));
-}
-
 }  // namespace
 
 absl::Status DecodeOptions::Validate() const {
   if (kv_cache_dtype != DType::kF16 && kv_cache_dtype != DType::kF32) {
     return Refuse("kv_cache_dtype", Name(kv_cache_dtype), "f16 or f32");
   }
-  RETURN_IF_ERROR(CheckRange("block_size", block_size, 1, 256));
-  RETURN_IF_ERROR(CheckRange("max_sequences", max_sequences, 1, 1024));
-  RETURN_IF_ERROR(CheckRange("max_batch_tokens", max_batch_tokens, max_sequences, 65536));
-  RETURN_IF_ERROR(CheckRange("max_waiting", max_waiting, 0, 65536));
-  RETURN_IF_ERROR(CheckRange("fetch_threads", fetch_threads, 1, 64));
-  RETURN_IF_ERROR(CheckRange("prompt_threads", prompt_threads, 1, 64));
+  RETURN_IF_ERROR(base::CheckRange("block_size", block_size, 1, 256));
+  RETURN_IF_ERROR(base::CheckRange("max_sequences", max_sequences, 1, 1024));
+  RETURN_IF_ERROR(base::CheckRange("max_batch_tokens", max_batch_tokens, max_sequences, 65536));
+  RETURN_IF_ERROR(base::CheckRange("max_waiting", max_waiting, 0, 65536));
+  RETURN_IF_ERROR(base::CheckRange("fetch_threads", fetch_threads, 1, 64));
+  RETURN_IF_ERROR(base::CheckRange("prompt_threads", prompt_threads, 1, 64));
   if (deadline_cap <= absl::ZeroDuration()) {
     return Refuse("deadline_cap", absl::FormatDuration(deadline_cap), "positive");
   }

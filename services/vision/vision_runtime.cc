@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check_range.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -23,23 +24,17 @@ namespace {
 
 constexpr size_t kMaxLookups = 1024;  // waiting for a lookup thread
 
-absl::Status CheckRange(absl::string_view field, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return base::BadField(field, "BAD_OPTION",
-                        absl::StrCat(field, " = ", value, "; it must be ", least, "..", most));
-}
-
 absl::Status Validate(const VisionOptions& options) {
   if (options.embedding_dtype != DType::kF16 && options.embedding_dtype != DType::kF32) {
     return base::BadField("embedding_dtype", "BAD_OPTION",
                           absl::StrCat("embedding_dtype = ", tessera::Name(options.embedding_dtype),
                                        "; supported: F16, F32"));
   }
-  RETURN_IF_ERROR(CheckRange("prepare_threads", options.prepare_threads, 1, 64));
-  RETURN_IF_ERROR(CheckRange("lookup_threads", options.lookup_threads, 1, 64));
-  RETURN_IF_ERROR(CheckRange("max_batch_images", options.max_batch_images, 1, 256));
-  return CheckRange("max_pending_images", static_cast<int64_t>(options.max_pending_images), 1,
-                    1 << 20);
+  RETURN_IF_ERROR(base::CheckRange("prepare_threads", options.prepare_threads, 1, 64));
+  RETURN_IF_ERROR(base::CheckRange("lookup_threads", options.lookup_threads, 1, 64));
+  RETURN_IF_ERROR(base::CheckRange("max_batch_images", options.max_batch_images, 1, 256));
+  return base::CheckRange("max_pending_images", static_cast<int64_t>(options.max_pending_images), 1,
+                          1 << 20);
 }
 
 PrepareSteps MakeSteps(const ImageLimits& limits, const PreprocessConfig& config,
