@@ -1,6 +1,7 @@
 #include "common/rpc/server.h"
 
 #include <dlfcn.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -9,11 +10,13 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/bad_message.h"
 #include "common/rpc/channel.h"
 
 namespace tessera::rpc {
@@ -47,6 +50,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const std::vector<std::string>& service_names) {
   if (options.reflection) RETURN_IF_ERROR(LoadReflection());
   grpc::EnableDefaultHealthCheckService(true);
+  // What a client sent and cannot be parsed is told to the client, not to the log.
+  google::protobuf::SetLogHandler(nullptr);
   grpc::ServerBuilder builder;
   auto server = std::unique_ptr<Server>(new Server());
   server->service_names_ = service_names;
@@ -56,6 +61,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   AddConnectionArguments(options, builder);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(MakeBadMessageInterceptor());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || (!options.address.empty() && server->port_ == 0)) {

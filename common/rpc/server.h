@@ -20,7 +20,8 @@ struct ServerOptions {
 };
 
 // A gRPC server with grpc.health.v1 for "", "liveness", "readiness" and each service's full name.
-// Tolerates client keepalive of 30 s; connections live 10 minutes plus grace. Any thread.
+// A request that cannot be parsed is INTERNAL (bad_message.h). Tolerates client keepalive of 30 s;
+// connections live 10 minutes plus grace. Any thread.
 class Server {
  public:
   // Starts at once, ready. `services` outlive the server. INVALID_ARGUMENT when the address cannot

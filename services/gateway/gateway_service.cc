@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/mutex.h"
+#include "common/rpc/bad_message.h"
 #include "common/rpc/status.h"
 #include "services/gateway/upload.h"
 
@@ -180,17 +181,17 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
     const absl::Duration left = request_.deadline - parts_.clock.Now();
     alarm_.Set(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left),
                [this](bool due) { OnAlarm(due); });
-    StartRead(&message_);
+    ReadNext();
   }
 
   void OnReadDone(bool ok) override {
     if (ok) {
       if (const absl::Status status = upload_.Add(message_.data()); !status.ok())
         return End(status);
-      StartRead(&message_);
-      return;
+      return ReadNext();
     }
     if (ended_.load()) return;
+    if (rpc::WasBadMessage(message_)) return End(rpc::BadMessage());
     if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
     absl::StatusOr<v1::UploadImageResponse> response =
         upload_.Finish(request_, parts_.resolver, parts_.clock.Now());
@@ -212,8 +213,13 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
     }
     Release();
   }
-  void End(const absl::Status& status) {
-    if (!ended_.exchange(true)) Finish(rpc::ToGrpc(status));
+  void ReadNext() {
+    rpc::BeforeRead(message_);
+    StartRead(&message_);
+  }
+  void End(const absl::Status& status) { End(rpc::ToGrpc(status)); }
+  void End(const grpc::Status& status) {
+    if (!ended_.exchange(true)) Finish(status);
   }
   // gRPC and the alarm both let go before this goes.
   void Release() {

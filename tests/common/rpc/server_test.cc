@@ -90,6 +90,16 @@ TEST_F(ServerTest, WithoutAnAddressItIsReachableInProcess) {
   EXPECT_EQ(CheckHealth((*server)->InProcessChannel(), "a.B").serving, 1);
 }
 
+TEST_F(ServerTest, AMethodThatIsNotWrittenIsNoBadMessage) {
+  const auto server = Server::Start({}, {&service_}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = v1::GatewayService::NewStub((*server)->InProcessChannel());
+  grpc::ClientContext context;
+  v1::GetModelInfoResponse response;
+  EXPECT_EQ(stub->GetModelInfo(&context, {}, &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
 TEST_F(ServerTest, ShutdownMayBeCalledTwice) {
   const auto server = Server::Start({.address = "127.0.0.1:0"}, {&service_}, {});
   ASSERT_TRUE(server.ok());

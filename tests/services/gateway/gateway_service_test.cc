@@ -1,5 +1,6 @@
 #include "services/gateway/gateway_service.h"
 
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -48,9 +49,9 @@ class InstantVisionClient final : public VisionClient {
       done(base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"));
       return nullptr;
     }
-    v1::EncodeReady ready;
-    ready.mutable_ref()->set_vision_fingerprint("f");
-    done(ready);
+    EncodedImage image;
+    image.ready.mutable_ref()->set_vision_fingerprint("f");
+    done(std::move(image));
     return nullptr;
   }
 };
@@ -156,6 +157,62 @@ TEST_F(GatewayServiceTest, ErrorsTravelWithTheirDetails) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(base::ReasonOf(status), "BAD_PARAMETER");
   EXPECT_EQ(base::FieldOf(status), "options.top_p");
+}
+
+// What a client with raw bytes gets: messages go as they are, the answer's status comes back.
+absl::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                     const std::vector<std::string>& messages) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  void* tag = nullptr;
+  bool ok = false;
+  const auto call = stub.PrepareCall(&context, "/tessera.v1.GatewayService/" + method, &queue);
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  for (const std::string& message : messages) {
+    grpc::Slice slice(message);
+    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+    queue.Next(&tag, &ok);
+  }
+  call->WritesDone(nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer answer;  // none, or one: what comes behind it is the status
+  call->Read(&answer, nullptr);
+  queue.Next(&tag, &ok);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+  return rpc::FromGrpc(status);
+}
+
+TEST_F(GatewayServiceTest, WhatCannotBeParsedIsInternalInEveryMethod) {
+  const std::string no_utf8(
+      "\x12\x0d\x0a\x04user\x12\x05\x0a\x03"
+      "a\xff"
+      "b");                                                       // GenerateRequest
+  const std::string wrapped = std::string("\x0a\x0f") + no_utf8;  // GenerateStreamRequest
+  const std::string session("\x12\x02\xff\xfe");                  // UploadImageRequest
+  const std::string data(
+      "\x0a\x03"
+      "abc");
+  const std::string cut("\x0a\x7f");  // a length without its bytes
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"Generate", {no_utf8}},       {"Generate", {cut}},
+      {"GenerateStream", {wrapped}}, {"GenerateStream", {cut}},
+      {"GetModelInfo", {cut}},       {"UploadImage", {session}},
+      {"UploadImage", {data, cut}},  {"UploadImage", {data, session, data}}};
+  for (const auto& [method, messages] : cases) {
+    const absl::Status status = SendRaw(server_->InProcessChannel(), method, messages);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << method << ": " << status;
+    EXPECT_NE(status.message().find("UTF-8"), absl::string_view::npos) << status;
+  }
+  EXPECT_EQ(SendRaw(server_->InProcessChannel(), "UploadImage", {}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(SendRaw(server_->InProcessChannel(), "UploadImage", {data, data}).ok());
+  EXPECT_EQ(SendRaw(server_->InProcessChannel(), "NoSuchMethod", {data}).code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(limit_.Enter().ok() && limit_.Enter().ok()) << "a refused call kept its place";
 }
 
 TEST_F(GatewayServiceTest, BeyondTheLimitIsRefusedAtOnceWithADelay) {
