@@ -11,6 +11,8 @@
 namespace tessera::store {
 namespace {
 
+constexpr size_t kLeastSweep = 64;
+
 double FiniteSeconds(absl::Duration cost) {
   const double seconds = absl::ToDoubleSeconds(cost);
   return std::isfinite(seconds) ? std::max(seconds, 0.0) : 0.0;
@@ -39,12 +41,31 @@ RecordPtr MemoryStore::Remove(const EmbeddingKey& key) {
   return record;
 }
 
+RecordPtr MemoryStore::FindEvicted(const EmbeddingKey& key) {
+  const auto it = evicted_.find(key);
+  if (it == evicted_.end()) return nullptr;
+  RecordPtr record = it->second.lock();
+  if (record == nullptr) evicted_.erase(it);
+  return record;
+}
+
+void MemoryStore::KeepTrackOf(const RecordPtr& evicted) {
+  if (evicted.use_count() == 1) return;  // ours: nobody else can come by it any more
+  if (evicted_.size() >= sweep_at_) {
+    absl::erase_if(evicted_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max(kLeastSweep, 2 * evicted_.size());
+  }
+  evicted_[evicted->key] = evicted;
+}
+
 absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Get(const EmbeddingKey& key) {
   base::MutexLock lock(mutex_);
   const auto it = entries_.find(key);
   if (it == entries_.end()) {
-    misses_.Increment();
-    return std::nullopt;
+    RecordPtr record = FindEvicted(key);
+    (record != nullptr ? hits_ : misses_).Increment();
+    if (record == nullptr) return std::nullopt;
+    return std::optional<RecordPtr>(std::move(record));
   }
   Entry& entry = it->second;
   ranks_.erase(entry.rank);
@@ -72,6 +93,7 @@ absl::Status MemoryStore::Put(RecordPtr record, absl::Duration recompute_cost) {
     const auto [priority, use, least] = *ranks_.begin();
     clock_ = priority;
     gone.push_back(Remove(least));
+    KeepTrackOf(gone.back());
   }
   entry.rank = NextRank(entry, key);
   ranks_.insert(entry.rank);

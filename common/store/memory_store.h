@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -15,10 +16,11 @@ namespace tessera::store {
 // Records in the memory of this process, shared with whoever took them. Bounded in bytes; what must
 // go is what is worth least per byte and has not been asked for lately: GreedyDual-Size (Cao and
 // Irani, 1997), priority = clock + cost / size, the clock being the priority that was last evicted.
+// A record that was evicted is found as long as somebody holds it.
 class MemoryStore final : public EmbeddingStore {
  public:
-  // `capacity_bytes`: bound of the footprints of all records held. A record that was evicted lives
-  // on while somebody holds it. `metrics` is borrowed.
+  // `capacity_bytes`: bound of the footprints of all records that the store holds; whoever holds
+  // one bounds what lives beyond it. `metrics` is borrowed.
   MemoryStore(size_t capacity_bytes, metrics::Metrics& metrics);
 
   // Never an error. Never waits.
@@ -42,6 +44,8 @@ class MemoryStore final : public EmbeddingStore {
 
   Rank NextRank(const Entry& entry, const EmbeddingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RecordPtr Remove(const EmbeddingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  RecordPtr FindEvicted(const EmbeddingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepTrackOf(const RecordPtr& evicted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t capacity_bytes_;
   const metrics::Counter hits_;
@@ -50,6 +54,10 @@ class MemoryStore final : public EmbeddingStore {
   mutable base::Mutex mutex_;
   absl::flat_hash_map<EmbeddingKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::set<Rank> ranks_ ABSL_GUARDED_BY(mutex_);
+  // Evicted while somebody held them. Who has let go is swept out at the size `sweep_at_`.
+  absl::flat_hash_map<EmbeddingKey, std::weak_ptr<const EmbeddingRecord>> evicted_
+      ABSL_GUARDED_BY(mutex_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   double clock_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;

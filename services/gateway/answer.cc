@@ -2,10 +2,22 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/error.h"
 #include "services/gateway/receipts.h"
 
 namespace tessera::gateway {
+namespace {
+
+// What vision says of a picture, with the picture's place in the request.
+absl::Status AtPicture(const absl::Status& status, const std::string& field) {
+  absl::Status placed = base::Annotate(status, field);
+  return absl::IsInvalidArgument(placed) ? base::WithField(std::move(placed), field) : placed;
+}
+
+}  // namespace
 
 void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
   absl::StatusOr<ParsedRequest> parsed =
@@ -38,11 +50,7 @@ void Answer::ResolveImages() {
 
 void Answer::OnResolved(size_t index, absl::StatusOr<ResolvedImage> image) {
   if (!image.ok()) {
-    const std::string field = "messages[" + std::to_string(parsed_.picture_turns[index]) +
-                              "] image " + std::to_string(index);
-    absl::Status status = base::Annotate(image.status(), field);
-    if (absl::IsInvalidArgument(status)) status = base::WithField(std::move(status), "messages");
-    End(status, {});
+    End(AtPicture(image.status(), parsed_.picture_fields[index]), {});
     CancelCalls();
     return;
   }
@@ -114,7 +122,7 @@ void Answer::OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image) {
       if (!call) rows_made_.push_back(index);
     } else {
       failed = true;
-      if (failure_.ok()) failure_ = image.status();
+      if (failure_.ok()) failure_ = AtPicture(image.status(), parsed_.picture_fields[index]);
     }
   }
   if (!call) return;
@@ -131,6 +139,7 @@ void Answer::OnPiece(const std::string& text) {
     stage_ = "generation";
     // Prefill has begun long ago: nobody will ask for the pictures' bytes again.
     for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
+    LetGoOfRows();
   }
   if (sink_.OnText(text)) return;
   std::shared_ptr<DecodeCall> call;
@@ -168,6 +177,12 @@ void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
   End(absl::OkStatus(), MakeResponse(end, images, times));
 }
 
+void Answer::LetGoOfRows() {
+  std::vector<std::shared_ptr<const void>> rows;  // they go without the lock
+  base::MutexLock lock(mutex_);
+  for (ResolvedImage& image : images_) rows.push_back(std::move(image.rows));
+}
+
 void Answer::KeepCall(std::shared_ptr<Call> call) {
   if (call == nullptr) return;
   bool cancel = false;
@@ -201,17 +216,26 @@ void Answer::Cancel() {
   if (!decoding) End(absl::CancelledError("the client has gone"), {});
 }
 
+absl::Status Answer::Late(const absl::Status& status) const {
+  const std::string reason = base::ReasonOf(status);
+  absl::string_view inner = reason;
+  const bool known = absl::ConsumePrefix(&inner, "DEADLINE_IN_");
+  const std::string stage = known ? absl::AsciiStrToLower(inner) : std::string(stage_.load());
+  absl::Status late = base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+                                  absl::StrCat("the deadline passed in stage ", stage, " after ",
+                                               absl::FormatDuration(parts_.clock.Now() - arrival_),
+                                               "; give the request more time"));
+  return base::WithFact(std::move(late), "stage", stage);
+}
+
 void Answer::End(const absl::Status& status, const v1::GenerateResponse& response) {
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;
     ended_ = true;
   }
-  if (absl::IsDeadlineExceeded(status)) {
-    sink_.OnEnd(base::WithFact(base::WithReason(status, "DEADLINE"), "stage", stage_.load()), {});
-    return;
-  }
-  sink_.OnEnd(status, response);
+  LetGoOfRows();
+  sink_.OnEnd(absl::IsDeadlineExceeded(status) ? Late(status) : status, response);
 }
 
 }  // namespace tessera::gateway

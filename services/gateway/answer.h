@@ -57,8 +57,13 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   void OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image);
   void StartDecode();
   void WarnOfQuality();
+  // Decode has read the pictures' rows, or never will.
+  void LetGoOfRows();
   void KeepCall(std::shared_ptr<Call> call);
   void CancelCalls();
+  // The error of a deadline: one stage in message and facts, decode's where the end came from
+  // there.
+  absl::Status Late(const absl::Status& status) const;
   // The first end wins; later ones are ignored.
   void End(const absl::Status& status, const v1::GenerateResponse& response);
 
@@ -67,7 +72,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   const absl::Time arrival_;
   AnswerSink& sink_;
   ParsedRequest parsed_;                         // written before decode starts
-  std::atomic<const char*> stage_{"admission"};  // for the error of a deadline
+  std::atomic<const char*> stage_{"admission"};  // reached so far, for the error of a deadline
 
   base::Mutex mutex_;
   std::vector<ResolvedImage> images_ ABSL_GUARDED_BY(mutex_);

@@ -1,7 +1,6 @@
 #include "services/gateway/grpc_vision_client.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "common/base/error.h"
@@ -15,8 +14,9 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Offers the digest, sends the bytes when they are asked for, waits for Ready. Owns itself until
-// OnDone.
+// Offers the digest, sends the bytes when they are asked for, waits for Ready, and leaves its side
+// open until the rows are let go. A hold keeps the call for that, which comes from other threads.
+// Owns itself until OnDone.
 class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::EncodeResponse>,
                          public Call,
                          public std::enable_shared_from_this<EncodeCall> {
@@ -33,6 +33,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     offer.set_size_bytes(picture_.bytes ? picture_.bytes->size() : picture_.size);
     writing_ = true;
     stub.async()->Encode(&context_, this);
+    AddHold();
     StartWrite(&write_);
     StartRead(&read_);
     StartCall();
@@ -43,18 +44,17 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   void OnReadDone(bool ok) override {
     if (!ok) {
       CloseWrites();
+      RemoveHold();
       return;
     }
-    switch (read_.kind_case()) {
-      case v1::EncodeResponse::kNeedBytes:
-        if (!SendBytes()) return;
-        break;
-      case v1::EncodeResponse::kReady:
-        ready_ = read_.ready();
-        CloseWrites();
-        break;
-      default:
-        break;
+    if (read_.has_need_bytes()) SendBytes();
+    if (read_.has_ready() && done_) {
+      EncodedImage image;
+      image.ready = std::move(*read_.mutable_ready());
+      image.rows = std::shared_ptr<const void>(
+          static_cast<const void*>(this),
+          [self = shared_from_this()](const void*) { self->CloseWrites(); });
+      std::exchange(done_, nullptr)(std::move(image));
     }
     StartRead(&read_);
   }
@@ -67,7 +67,9 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   }
 
   void OnDone(const grpc::Status& status) override {
-    absl::StatusOr<v1::EncodeReady> result = absl::InternalError("vision answered no record");
+    const std::shared_ptr<EncodeCall> self = std::move(self_);
+    if (!done_) return;
+    absl::Status result = absl::InternalError("vision answered no record");
     if (expired_) {
       result = base::WithResource(
           base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED",
@@ -75,16 +77,12 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
           "image_handle", base::ToHex(picture_.digest));
     } else if (!status.ok()) {
       result = rpc::FromGrpc(status);
-    } else if (ready_) {
-      result = *std::move(ready_);
     }
-    const std::shared_ptr<EncodeCall> self = std::move(self_);
-    done_(std::move(result));
-    done_ = nullptr;
+    std::exchange(done_, nullptr)(std::move(result));
   }
 
  private:
-  // Vision needs nothing more: the record is there, or the call is over.
+  // Vision needs nothing more: the rows were let go, or the call is over.
   void CloseWrites() {
     base::MutexLock lock(mutex_);
     last_ = true;
@@ -98,23 +96,20 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     StartWritesDone();
   }
 
-  // False when there are none and the call was cancelled.
-  bool SendBytes() {
+  void SendBytes() {
     if (!picture_.bytes) {
       expired_ = true;
       context_.TryCancel();
-      return false;
+      return;
     }
     base::MutexLock lock(mutex_);
     sending_ = true;
     if (!writing_) WriteChunk();
-    return true;
   }
 
   void WriteChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (sent_ >= picture_.bytes->size()) {
       sending_ = false;
-      SayWritesDone();
       return;
     }
     const size_t count = std::min(kChunkBytes, picture_.bytes->size() - sent_);
@@ -129,7 +124,6 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   VisionClient::EncodeDone done_;
   grpc::ClientContext context_;
   v1::EncodeResponse read_;
-  std::optional<v1::EncodeReady> ready_;
   bool expired_ = false;
   std::shared_ptr<EncodeCall> self_;
 

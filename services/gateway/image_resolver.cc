@@ -34,15 +34,16 @@ std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
                                             const rpc::RequestContext& request, Done done) {
   return vision_.Encode(picture, request,
                         [this, tenant = picture.tenant, digest = picture.digest,
-                         done = std::move(done)](absl::StatusOr<v1::EncodeReady> ready) {
-                          if (!ready.ok()) {
-                            done(ready.status());
+                         done = std::move(done)](absl::StatusOr<EncodedImage> encoded) {
+                          if (!encoded.ok()) {
+                            done(encoded.status());
                             return;
                           }
                           ResolvedImage image;
-                          image.ref = ready->ref();
-                          image.cache = ready->cache();
-                          image.stages = ready->stages();
+                          image.ref = encoded->ready.ref();
+                          image.cache = encoded->ready.cache();
+                          image.stages = encoded->ready.stages();
+                          image.rows = std::move(encoded->rows);
                           known_.Remember(tenant, digest, image.ref);
                           done(std::move(image));
                         });

@@ -18,6 +18,7 @@ struct ResolvedImage {
   v1::ImageRef ref;
   v1::CacheTier cache = v1::CACHE_TIER_UNSPECIFIED;  // UNSPECIFIED: known, vision was not asked
   v1::StageSeconds stages;                           // of vision, for this request
+  std::shared_ptr<const void> rows;                  // as EncodedImage.rows
 };
 
 // Pictures to refs: from memory, else from the vision service. Any thread.

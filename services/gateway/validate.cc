@@ -107,11 +107,12 @@ class MessageParser {
                             absl::StrCat("more than ", options_.max_images,
                                          " pictures in one request (--max_images)"));
     }
-    ASSIGN_OR_RETURN(Picture picture, ResolveSource(part.image(), absl::StrCat(field, ".image"),
-                                                    tenant_, options_, now_));
+    std::string place = absl::StrCat(field, ".image");
+    ASSIGN_OR_RETURN(Picture picture, ResolveSource(part.image(), place, tenant_, options_, now_));
     out.set_image(static_cast<uint32_t>(out_.pictures.size()));
     out_.pictures.push_back(std::move(picture));
     out_.picture_turns.push_back(turn);
+    out_.picture_fields.push_back(std::move(place));
     return absl::OkStatus();
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,9 +14,10 @@ namespace tessera::gateway {
 
 // A request that is well formed: what decode will get, without the refs, and the pictures.
 struct ParsedRequest {
-  v1::DecodeStart start;           // `images` still empty
-  std::vector<Picture> pictures;   // in the order of the parts
-  std::vector<int> picture_turns;  // index of the message that holds picture i
+  v1::DecodeStart start;                    // `images` still empty
+  std::vector<Picture> pictures;            // in the order of the parts
+  std::vector<int> picture_turns;           // index of the message that holds picture i
+  std::vector<std::string> picture_fields;  // where it stands: "messages[1].parts[0].image"
 };
 
 // INVALID_ARGUMENT names the field; NOT_FOUND for another model or a handle without a picture.

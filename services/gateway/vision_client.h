@@ -27,13 +27,22 @@ struct Picture {
   uint64_t size = 0;                         // bytes, also when they are gone (0: unknown)
 };
 
+// A picture whose record exists.
+struct EncodedImage {
+  v1::EncodeReady ready;
+  // While somebody keeps this, the record stays readable. May be null. Let go of it soon: vision
+  // bounds what is kept.
+  std::shared_ptr<const void> rows;
+};
+
 // The vision service. Any thread.
 class VisionClient {
  public:
   virtual ~VisionClient() = default;
-  using EncodeDone = std::function<void(absl::StatusOr<v1::EncodeReady>)>;
-  // Runs until the record exists. `done` is called exactly once, on any thread, possibly before
-  // Encode returns. NOT_FOUND (IMAGE_EXPIRED) when vision needs bytes that picture has not.
+  using EncodeDone = std::function<void(absl::StatusOr<EncodedImage>)>;
+  // Runs until the record exists and nobody keeps it any more. `done` is called exactly once, on
+  // any thread, possibly before Encode returns. NOT_FOUND (IMAGE_EXPIRED) when vision needs bytes
+  // that picture has not.
   virtual std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
                                        EncodeDone done) = 0;
 };

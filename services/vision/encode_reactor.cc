@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/bad_message.h"
 #include "common/rpc/status.h"
 
 namespace tessera::vision {
@@ -44,21 +45,28 @@ v1::StageSeconds ToProto(const StageTimes& times) {
 
 EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint)
     : parts_(parts), fingerprint_(fingerprint), waiter_(parts.pipeline.NewWaiter()) {
+  Read();
+}
+
+void EncodeReactor::Read() {
+  rpc::BeforeRead(request_);
   StartRead(&request_);
 }
 
 void EncodeReactor::OnReadDone(bool ok) {
-  absl::Status status;
-  if (!ok) {
-    status = step_ == Step::kOffer
-                 ? OfferError("digest", "OFFER_INVALID", "the call ended before its offer")
-                 : OfferError("size_bytes", "SIZE_MISMATCH",
-                              absl::StrCat("the call ended after ", bytes_.size(), " of ",
-                                           offered_bytes_, " bytes"));
-  } else {
-    status = step_ == Step::kOffer ? TakeOffer() : TakeChunk();
-  }
+  if (!ok) return OnReadEnd();
+  const absl::Status status = step_ == Step::kOffer ? TakeOffer() : TakeChunk();
   if (!status.ok()) Fail(status);
+}
+
+void EncodeReactor::OnReadEnd() {
+  if (rpc::WasBadMessage(request_)) return Finish(rpc::BadMessage());
+  if (step_ == Step::kReady) return Finish(grpc::Status::OK);
+  Fail(step_ == Step::kOffer
+           ? OfferError("digest", "OFFER_INVALID", "the call ended before its offer")
+           : OfferError("size_bytes", "SIZE_MISMATCH",
+                        absl::StrCat("the call ended after ", bytes_.size(), " of ", offered_bytes_,
+                                     " bytes")));
 }
 
 absl::Status EncodeReactor::TakeOffer() {
@@ -82,6 +90,7 @@ absl::Status EncodeReactor::TakeOffer() {
   std::copy(offer.digest().begin(), offer.digest().end(), offered_digest_.begin());
   offered_bytes_ = offer.size_bytes();
   key_ = KeyOf(parts_.identity, offer.tenant(), offered_digest_);
+  RETURN_IF_ERROR(parts_.held.Admit(key_));
   if (parts_.lookups.TryPush([this, asked = parts_.clock.Now()] { Lookup(asked); })) {
     return absl::OkStatus();
   }
@@ -99,7 +108,7 @@ void EncodeReactor::Lookup(absl::Time asked) {
     base::Log(base::LogLevel::kWarning,
               absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
   } else if (record->has_value()) {
-    const absl::Status status = SendReady(***record, v1::CACHE_TIER_LOCAL);
+    const absl::Status status = SendReady(**record, v1::CACHE_TIER_LOCAL);
     if (!status.ok()) Fail(status);
     return;
   }
@@ -112,16 +121,21 @@ void EncodeReactor::OnWriteDone(bool ok) {
   if (!ok) return Fail(absl::CancelledError("the caller is gone"));
   if (step_ == Step::kNeedBytes) {
     step_ = Step::kChunks;
-    StartRead(&request_);
+    Read();
   } else if (step_ == Step::kPlan) {
     step_ = Step::kEncode;
     const absl::Status status = Submit();
     if (!status.ok()) Fail(status);
+  } else if (step_ == Step::kReady) {
+    Read();
   }
 }
 
 absl::Status EncodeReactor::TakeChunk() {
   const absl::Time start = parts_.clock.Now();
+  if (step_ == Step::kReady) {
+    return OfferError("size_bytes", "SIZE_MISMATCH", "a message after the whole picture");
+  }
   if (request_.kind_case() != v1::EncodeRequest::kChunk) {
     return OfferError("size_bytes", "SIZE_MISMATCH",
                       absl::StrCat("a message without a chunk after ", bytes_.size(), " of ",
@@ -146,7 +160,7 @@ absl::Status EncodeReactor::TakeChunk() {
     *response_.mutable_plan()->mutable_ref() = Ref();
     StartWrite(&response_);
   } else {
-    StartRead(&request_);
+    Read();
   }
   return absl::OkStatus();
 }
@@ -172,7 +186,7 @@ absl::Status EncodeReactor::Submit() {
     if (!encoded.ok()) return Fail(encoded.status());
     stages_ += encoded->stages;
     const absl::Status status = SendReady(
-        *encoded->record, encoded->existed ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_COMPUTED);
+        encoded->record, encoded->existed ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_COMPUTED);
     if (!status.ok()) Fail(status);
   };
   RETURN_IF_ERROR(parts_.pipeline.Submit(waiter_, std::move(task)));
@@ -188,9 +202,11 @@ void EncodeReactor::OnCancel() {
 }
 
 // Judges the picture by today's thresholds.
-absl::Status EncodeReactor::SendReady(const store::EmbeddingRecord& record, v1::CacheTier tier) {
+absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTier tier) {
+  const store::EmbeddingRecord& record = *held;
   const QualityScores scores = ScoresFromMap(record.quality);
   RETURN_IF_ERROR(parts_.gate.Check(scores));
+  hold_.emplace(parts_.held, held);
   v1::EncodeReady& ready = *response_.mutable_ready();
   v1::ImageRef& ref = *ready.mutable_ref();
   ref = Ref();
@@ -206,7 +222,8 @@ absl::Status EncodeReactor::SendReady(const store::EmbeddingRecord& record, v1::
   }
   ready.set_cache(tier);
   *ready.mutable_stages() = ToProto(stages_);
-  StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  step_ = Step::kReady;
+  StartWrite(&response_);
   return absl::OkStatus();
 }
 

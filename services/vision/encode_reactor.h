@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "common/base/digest.h"
@@ -8,9 +9,10 @@
 
 namespace tessera::vision {
 
-// One Encode call: offer, then either Ready, or NeedBytes, the bytes, Plan, Ready. One step at a
-// time: each ends by starting exactly one read, write, lookup or encode, or by finishing; only
-// OnCancel comes from the side. Deletes itself when done.
+// One Encode call: offer, then either Ready, or NeedBytes, the bytes, Plan, Ready; then the record
+// is held until the caller closes its side. One step at a time: each ends by starting exactly one
+// read, write, lookup or encode, or by finishing; only OnCancel comes from the side. Deletes itself
+// when done.
 class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse> {
  public:
   // `parts` and `fingerprint` outlive the call.
@@ -22,14 +24,16 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   void OnDone() override { delete this; }
 
  private:
-  enum class Step { kOffer, kNeedBytes, kChunks, kPlan, kEncode };
+  enum class Step { kOffer, kNeedBytes, kChunks, kPlan, kEncode, kReady };
 
   absl::Status TakeOffer();
   void Lookup(absl::Time asked);
   absl::Status TakeChunk();
   absl::Status TakePicture();
   absl::Status Submit();
-  absl::Status SendReady(const store::EmbeddingRecord& record, v1::CacheTier tier);
+  absl::Status SendReady(const store::RecordPtr& record, v1::CacheTier tier);
+  void Read();
+  void OnReadEnd();
   void Fail(const absl::Status& status);
   v1::ImageRef Ref() const;
 
@@ -49,6 +53,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   ImageHeader header_;
   ImagePlan plan_;
   StageTimes stages_;
+  std::optional<HeldRecords::Hold> hold_;
 };
 
 }  // namespace tessera::vision

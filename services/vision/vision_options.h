@@ -21,7 +21,8 @@ struct VisionOptions {
   int lookup_threads = 1;                   // reads of the store; 1..64
   size_t max_pending_images = 64;           // accepted, not yet encoded; more is refused
   size_t max_pending_bytes = 256ull << 20;  // of encoded pictures, likewise
-  int max_batch_images = 4;                 // in one pass of the tower; 1..256
+  size_t max_held_bytes = 256ull << 20;  // of rows whose reader has not read them; more is refused
+  int max_batch_images = 4;              // in one pass of the tower; 1..256
 };
 
 }  // namespace tessera::vision

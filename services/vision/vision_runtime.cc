@@ -84,6 +84,7 @@ struct VisionRuntime::Parts {
   RowIdentity identity;
   VisionInfo info;
   std::unique_ptr<EncodePipeline> pipeline;
+  std::unique_ptr<HeldRecords> held;
   std::unique_ptr<WorkerPool> lookups;
   std::unique_ptr<VisionService> service;
 
@@ -132,6 +133,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   pipeline = std::make_unique<EncodePipeline>(
       pipeline_options, MakeSteps(options.image_limits, config.preprocess, gate), *tower, store,
       clock);
+  held = std::make_unique<HeldRecords>(options.max_held_bytes);
   lookups = std::make_unique<WorkerPool>(options.lookup_threads, kMaxLookups);
 
   v1::VisionServiceGetInfoResponse answer;
@@ -140,7 +142,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
   service = std::make_unique<VisionService>(VisionServiceParts{
-      *pipeline, *lookups, store, clock, identity, gate, options.image_limits,
+      *pipeline, *lookups, store, *held, clock, identity, gate, options.image_limits,
       [this](const ImageHeader& header) { return PlanRows(header, config); }, answer});
 }
 

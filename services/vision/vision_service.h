@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/store/embedding_store.h"
 #include "services/vision/encoder/encode_pipeline.h"
+#include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/quality_gate.h"
 #include "services/vision/encoder/worker_pool.h"
@@ -20,6 +21,7 @@ struct VisionServiceParts {
   EncodePipeline& pipeline;
   WorkerPool& lookups;  // where the store is read
   store::EmbeddingStore& store;
+  HeldRecords& held;  // by calls whose caller has not closed its side
   base::Clock& clock;
   RowIdentity identity;
   QualityGate gate;

@@ -18,13 +18,17 @@ class FakeVisionClient final : public gateway::VisionClient {
     gateway::Picture picture;
     EncodeDone done;
     bool cancelled = false;
+    std::weak_ptr<const void> rows;  // kept, once they are ready
     void Cancel() override {
       cancelled = true;
       if (done) std::exchange(done, nullptr)(absl::CancelledError("cancelled"));
     }
     void Ready(v1::CacheTier cache, v1::QualityVerdict verdict = v1::QUALITY_VERDICT_PASS,
                double encode_seconds = 0) {
-      v1::EncodeReady ready;
+      gateway::EncodedImage image;
+      image.rows = std::make_shared<int>();
+      rows = image.rows;
+      v1::EncodeReady& ready = image.ready;
       ready.mutable_ref()->set_key(
           std::string(reinterpret_cast<const char*>(picture.digest.data()), picture.digest.size()));
       ready.mutable_ref()->set_rows(16);
@@ -32,7 +36,7 @@ class FakeVisionClient final : public gateway::VisionClient {
       ready.mutable_ref()->mutable_quality()->set_verdict(verdict);
       ready.set_cache(cache);
       ready.mutable_stages()->set_encode_seconds(encode_seconds);
-      std::exchange(done, nullptr)(ready);
+      std::exchange(done, nullptr)(std::move(image));
     }
     void Fail(absl::Status status) { std::exchange(done, nullptr)(std::move(status)); }
   };

@@ -121,13 +121,34 @@ TEST_F(MemoryStoreTest, PutReplacesAndAccountsForTheSizeOnce) {
   EXPECT_EQ(store_->bytes(), RecordNamed("a", 50)->footprint());
 }
 
-TEST_F(MemoryStoreTest, AnEvictedRecordLivesWhileItIsHeld) {
+TEST_F(MemoryStoreTest, AnEvictedRecordIsFoundWhileItIsHeld) {
   Open(1);
   Put("a");
-  const RecordPtr held = **store_->Get(KeyOf("a"));
+  RecordPtr held = **store_->Get(KeyOf("a"));
+  const std::weak_ptr<const EmbeddingRecord> watched = held;
   Put("b");
+  ASSERT_TRUE(Has("a"));
+  EXPECT_EQ(**store_->Get(KeyOf("a")), held);
+  EXPECT_EQ(store_->bytes(), RecordNamed("x")->footprint());
+  held = nullptr;
+  EXPECT_TRUE(watched.expired()) << "the store keeps what it evicted";
   EXPECT_FALSE(Has("a"));
-  EXPECT_EQ(held->key, KeyOf("a"));
+  EXPECT_TRUE(Has("b"));
+}
+
+TEST_F(MemoryStoreTest, ManyRecordsHeldForAWhileAreEachFound) {
+  Open(1);
+  std::vector<RecordPtr> held;
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 100; ++i) {
+      const std::string name = absl::StrCat(round, " ", i);
+      Put(name);
+      held.push_back(**store_->Get(KeyOf(name)));
+    }
+    for (const RecordPtr& record : held) EXPECT_EQ(**store_->Get(record->key), record);
+    held.clear();
+  }
+  EXPECT_EQ(store_->records(), 1u);
 }
 
 TEST_F(MemoryStoreTest, OddCostsAreTakenForZero) {

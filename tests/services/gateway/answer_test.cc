@@ -90,9 +90,47 @@ TEST_F(AnswerTest, ABadPictureEndsTheAnswerAndItsOtherEncodes) {
       base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "not a picture"));
   EXPECT_EQ(sink_.ends, 1);
   EXPECT_EQ(base::ReasonOf(sink_.status), "IMAGE_FORMAT");
-  EXPECT_EQ(base::FieldOf(sink_.status), "messages");
+  EXPECT_EQ(base::FieldOf(sink_.status), "messages[0].parts[0].image");
+  EXPECT_EQ(sink_.status.message(), "messages[0].parts[0].image: not a picture");
   EXPECT_TRUE(vision_.calls.at(1)->cancelled);
   EXPECT_TRUE(decode_.calls.empty());
+}
+
+TEST_F(AnswerTest, RowsAreKeptUntilDecodeHasReadThem) {
+  Ask({"a", "b"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_FALSE(vision_.calls.at(0)->rows.expired()) << "while others are encoded";
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_LOCAL);
+  decode_.calls.at(0)->NeedRows(1);
+  vision_.calls.at(2)->Ready(v1::CACHE_TIER_COMPUTED);
+  for (const size_t call : {0, 2}) EXPECT_FALSE(vision_.calls.at(call)->rows.expired());
+  decode_.calls.at(0)->Piece("x");
+  for (const size_t call : {0, 1, 2}) EXPECT_TRUE(vision_.calls.at(call)->rows.expired());
+}
+
+TEST_F(AnswerTest, RowsAreLetGoWithTheEnd) {
+  const std::shared_ptr<Answer> failed = Ask({"a", "b"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
+  EXPECT_TRUE(vision_.calls.at(0)->rows.expired());
+  const std::shared_ptr<Answer> empty = Ask({"c"});
+  vision_.calls.at(2)->Ready(v1::CACHE_TIER_COMPUTED);
+  decode_.calls.at(0)->End(absl::OkStatus());
+  EXPECT_TRUE(vision_.calls.at(2)->rows.expired());
+}
+
+TEST_F(AnswerTest, AnUploadsRowsAreKeptForWhoWaitsForItOnly) {
+  const Picture picture{"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1};
+  resolver_.EncodeAhead(picture, {});
+  Ask({"a"});
+  ASSERT_EQ(vision_.calls.size(), 1u);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_FALSE(vision_.calls.at(0)->rows.expired());
+  decode_.calls.at(0)->Piece("x");
+  EXPECT_TRUE(vision_.calls.at(0)->rows.expired());
+  resolver_.EncodeAhead({"", base::Sha256Of("b"), std::make_shared<std::string>("b"), 1}, {});
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_TRUE(vision_.calls.at(1)->rows.expired());
 }
 
 TEST_F(AnswerTest, LostRowsAreMadeAgain) {
@@ -156,6 +194,18 @@ TEST_F(AnswerTest, ADeadlineSaysWhereItWasReached) {
   Ask({"a"});
   vision_.calls.at(0)->Fail(absl::DeadlineExceededError("late"));
   EXPECT_EQ(base::FactsOf(sink_.status).at("stage"), "encode");
+  EXPECT_EQ(base::ReasonOf(sink_.status), "DEADLINE");
+  EXPECT_NE(sink_.status.message().find("in stage encode after"), absl::string_view::npos);
+}
+
+TEST_F(AnswerTest, ADeadlineWithinDecodeNamesDecodesStageOnce) {
+  Ask({});
+  clock_.Advance(absl::Seconds(3));
+  decode_.calls.at(0)->End(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE_IN_PREFILL",
+                                       "the deadline passed in stage PREFILL after 3s"));
+  EXPECT_EQ(base::FactsOf(sink_.status).at("stage"), "prefill");
+  EXPECT_EQ(base::ReasonOf(sink_.status), "DEADLINE");
+  EXPECT_NE(sink_.status.message().find("in stage prefill after 3s"), absl::string_view::npos);
 }
 
 TEST_F(AnswerTest, TimesAreMeasuredFromArrival) {

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "common/store/memory_store.h"
 #include "tessera/v1/vision.grpc.pb.h"
@@ -23,15 +24,13 @@ using testing::TempDir;
 class VisionRuntimeTest : public ::testing::Test {
  protected:
   ~VisionRuntimeTest() override {
-    if (server_) server_->Shutdown();
+    if (server_) server_->Shutdown(absl::ZeroDuration());
   }
 
   void Start(VisionOptions options) {
     runtime_ = VisionRuntime::Create(options, pool_, store_, base::RealClock()).value();
-    grpc::ServerBuilder builder;
-    builder.RegisterService(runtime_->service());
-    server_ = builder.BuildAndStart();
-    stub_ = v1::VisionService::NewStub(server_->InProcessChannel({}));
+    server_ = *rpc::Server::Start({}, {runtime_->service()}, {});
+    stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
 
   // The last answer of the call.
@@ -45,6 +44,7 @@ class VisionRuntimeTest : public ::testing::Test {
     stream->Write(request);
     v1::EncodeResponse response;
     while (stream->Read(&response)) {
+      if (response.has_ready()) stream->WritesDone();
       if (!response.has_need_bytes()) continue;
       request.set_chunk(bytes);
       stream->Write(request);
@@ -58,7 +58,7 @@ class VisionRuntimeTest : public ::testing::Test {
   metrics::Metrics metrics_{"test"};
   store::MemoryStore store_{64 << 20, metrics_};
   std::unique_ptr<VisionRuntime> runtime_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::VisionService::Stub> stub_;
 };
 
@@ -102,7 +102,7 @@ TEST_F(VisionRuntimeTest, AnotherRecordTypeIsAnotherKeyAndFingerprint) {
     options.model_dir = dir.path();
     options.embedding_dtype = dtype;
     options.quality_gate = false;
-    if (server_) server_->Shutdown();
+    if (server_) server_->Shutdown(absl::ZeroDuration());
     Start(options);
     keys.insert(Encode(bytes).value().ref().key());
     fingerprints.insert(runtime_->info().fingerprint);

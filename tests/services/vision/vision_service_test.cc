@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/error.h"
+#include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "tests/services/vision/encoder/fakes.h"
 
@@ -59,7 +60,7 @@ class VisionServiceTest : public ::testing::Test {
     identity_.preprocessing = "p";
   }
   ~VisionServiceTest() override {
-    if (server_) server_->Shutdown();
+    if (server_) server_->Shutdown(absl::ZeroDuration());
   }
 
   // Brightness is all that counts here.
@@ -73,21 +74,20 @@ class VisionServiceTest : public ::testing::Test {
 
   void Start() {
     pipeline_ = std::make_unique<EncodePipeline>(options_, steps_, tower_, store_, clock_);
+    held_ = std::make_unique<HeldRecords>(max_held_bytes_);
     lookups_ = std::make_unique<WorkerPool>(1, 16);
     v1::VisionServiceGetInfoResponse info;
     info.set_rows_per_image(1);
     info.set_width(2);
     info.set_device("fake");
     service_ = std::make_unique<VisionService>(
-        VisionServiceParts{*pipeline_, *lookups_, store_, clock_, identity_, gate_, limits_,
+        VisionServiceParts{*pipeline_, *lookups_, store_, *held_, clock_, identity_, gate_, limits_,
                            [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
                              return ImagePlan{1, 1, 1, 1, 1};
                            },
                            info});
-    grpc::ServerBuilder builder;
-    builder.RegisterService(service_.get());
-    server_ = builder.BuildAndStart();
-    stub_ = v1::VisionService::NewStub(server_->InProcessChannel({}));
+    server_ = *rpc::Server::Start({}, {service_.get()}, {});
+    stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
 
   using Stream = grpc::ClientReaderWriter<v1::EncodeRequest, v1::EncodeResponse>;
@@ -120,7 +120,10 @@ class VisionServiceTest : public ::testing::Test {
         stream->WritesDone();
       }
       if (response.has_plan()) call.plan = response.plan();
-      if (response.has_ready()) call.ready = response.ready();
+      if (response.has_ready()) {
+        call.ready = response.ready();
+        if (!call.need_bytes) stream->WritesDone();
+      }
     }
     call.status = rpc::FromGrpc(stream->Finish());
     return call;
@@ -138,9 +141,11 @@ class VisionServiceTest : public ::testing::Test {
   QualityGate gate_;
   ImageLimits limits_;
   std::unique_ptr<EncodePipeline> pipeline_;
+  size_t max_held_bytes_ = 1 << 20;
+  std::unique_ptr<HeldRecords> held_;
   std::unique_ptr<WorkerPool> lookups_;
   std::unique_ptr<VisionService> service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::VisionService::Stub> stub_;
 };
 
@@ -241,7 +246,7 @@ TEST_F(VisionServiceTest, TheGateRefusesNewAndKnownPicturesByTodaysThresholds) {
   Start();
   ASSERT_TRUE(Run(Bmp(3, 1)).ready);  // black, and nobody judges
   EXPECT_EQ(Run(Bmp(3, 1)).ready->ref().quality().verdict(), v1::QUALITY_VERDICT_UNSPECIFIED);
-  server_->Shutdown();
+  server_->Shutdown(absl::ZeroDuration());
   gate_ = QualityGate(true, {});
   Start();
   for (const char colour : {1, 2}) {  // known, new
@@ -287,8 +292,9 @@ TEST_F(VisionServiceTest, ACallerThatLeavesDropsItsWaiterAndTheOtherIsAnswered) 
   gate.Open();
   v1::EncodeResponse response;
   EXPECT_TRUE(stays->Read(&response) && response.has_ready());
+  stays->WritesDone();
   EXPECT_TRUE(stays->Finish().ok());
-  server_->Shutdown();
+  server_->Shutdown(absl::ZeroDuration());
   EXPECT_TRUE(pipeline_->Drain(absl::InfiniteFuture()));
 }
 
@@ -306,6 +312,79 @@ TEST_F(VisionServiceTest, AFullQueueIsResourceExhaustedWithRetryInfo) {
   gate.Open();
   first.join();
   EXPECT_TRUE(Run(Bmp(3, 'b')).status.ok());
+}
+
+// The caller has been told of rows and has not closed its side: they are not to be lost.
+TEST_F(VisionServiceTest, TheRecordIsHeldUntilTheCallerClosesItsSide) {
+  Start();
+  for (const bool known : {false, true}) {
+    grpc::ClientContext context;
+    const auto stream = stub_->Encode(&context);
+    stream->Write(Offer(Bmp(3, 'a')));
+    v1::EncodeResponse response;
+    while (stream->Read(&response) && !response.has_ready()) {
+      EXPECT_FALSE(known);
+      if (!response.has_need_bytes()) continue;
+      v1::EncodeRequest chunk;
+      chunk.set_chunk(Bmp(3, 'a'));
+      stream->Write(chunk);
+    }
+    EXPECT_TRUE(response.has_ready());
+    EXPECT_GT(held_->bytes(), 0u);
+    EXPECT_EQ(held_->bytes(), store_.records()[0]->footprint());
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+    server_->Shutdown(absl::ZeroDuration());  // the call's last step comes after its status
+    EXPECT_EQ(held_->bytes(), 0u);
+    Start();
+  }
+}
+
+TEST_F(VisionServiceTest, ACallerThatLeavesLetsTheRecordGo) {
+  Start();
+  {
+    grpc::ClientContext context;
+    const auto stream = stub_->Encode(&context);
+    stream->Write(Offer(Bmp(3, 'a')));
+    v1::EncodeResponse response;
+    EXPECT_TRUE(stream->Read(&response) && response.has_need_bytes());
+    v1::EncodeRequest chunk;
+    chunk.set_chunk(Bmp(3, 'a'));
+    stream->Write(chunk);
+    while (stream->Read(&response) && !response.has_ready()) {
+    }
+    context.TryCancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_EQ(held_->bytes(), 0u);
+}
+
+TEST_F(VisionServiceTest, BeyondTheBytesHeldOnlyPicturesThatAreHeldAreTaken) {
+  max_held_bytes_ = 1;
+  Start();
+  grpc::ClientContext context;
+  const auto stream = stub_->Encode(&context);
+  stream->Write(Offer(Bmp(3, 'a')));
+  v1::EncodeResponse response;
+  EXPECT_TRUE(stream->Read(&response) && response.has_need_bytes());
+  v1::EncodeRequest chunk;
+  chunk.set_chunk(Bmp(3, 'a'));
+  stream->Write(chunk);
+  while (stream->Read(&response) && !response.has_ready()) {
+  }
+  const Call other = Run(Bmp(3, 'b'));
+  EXPECT_EQ(base::ReasonOf(other.status), "QUEUE_FULL");
+  EXPECT_TRUE(base::RetryOf(other.status).has_value());
+  EXPECT_FALSE(other.need_bytes);
+  EXPECT_TRUE(Run(Bmp(3, 'a')).status.ok());
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(VisionServiceTest, AMessageBehindThePictureIsRefused) {
+  Start();
+  EXPECT_EQ(base::ReasonOf(Run(Offer(Bmp(3, 'a')), {Bmp(3, 'a'), "more"}).status), "SIZE_MISMATCH");
 }
 
 TEST_F(VisionServiceTest, ADelayInEachStageAppearsInExactlyItsField) {
