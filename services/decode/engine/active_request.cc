@@ -70,6 +70,7 @@ Outcome ActiveRequest::OutcomeAt(absl::Time now) const {
   outcome.image_tokens = image_tokens();
   outcome.cached_tokens = sequence.cached_tokens;
   outcome.ahead_tokens = sequence.ahead_tokens;
+  outcome.computed_tokens = sequence.computed_tokens;
   outcome.output_tokens = static_cast<int32_t>(sequence.generated.size());
   outcome.fetch = fetch;
   const bool answered = first_token != absl::InfinitePast();

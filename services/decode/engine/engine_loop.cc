@@ -35,7 +35,9 @@ bool EngineLoop::Step() {
   const absl::Time begin = clock_.Now();
   EndExpired(begin);
   const BatchPlan& plan = scheduler_.Next();
-  const bool expelled = !scheduler_.expelled().empty();
+  // By id: when the device fails, all of them end in this step.
+  expelled_.clear();
+  for (const Sequence* sequence : scheduler_.expelled()) expelled_.push_back(sequence->id);
   if (plan.sequences() > 0) {
     MarkStarted(begin);
     if (absl::Status status = Compute(plan); status.ok()) {
@@ -47,18 +49,16 @@ bool EngineLoop::Step() {
     } else {
       FailPlanned(status);
     }
-  } else if (!expelled) {
+  } else if (expelled_.empty()) {
     return false;
   }
-  if (expelled) ProceedExpelled();
+  ProceedExpelled();
   Publish();
   return true;
 }
 
 // What Next put outside.
 void EngineLoop::ProceedExpelled() {
-  expelled_.clear();
-  for (const Sequence* sequence : scheduler_.expelled()) expelled_.push_back(sequence->id);
   for (const SequenceId id : expelled_) {
     const auto it = requests_.find(id);
     if (it != requests_.end()) Proceed(*it->second);

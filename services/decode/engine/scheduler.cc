@@ -60,7 +60,10 @@ void Scheduler::Open(Sequence& sequence) {
   queue_.Open(sequence);
   outside_.push_back(&sequence);
   Match(sequence);
-  if (sequence.pending() == 0) sequence.finish = FinishReason::kLength;
+  if (sequence.pending() == 0) {
+    sequence.cached_tokens = sequence.computed;
+    sequence.finish = FinishReason::kLength;
+  }
 }
 
 absl::Status Scheduler::Enqueue(Sequence& sequence) {
@@ -126,16 +129,16 @@ void Scheduler::Plan(Sequence& sequence, int32_t tokens, int32_t& budget) {
   budget -= tokens;
 }
 
+// From the oldest to the youngest. Those in prefill get blocks too: they lack some when several
+// tokens came at a time.
 void Scheduler::PlanDecoding(int32_t& budget) {
+  const auto older = [](const Sequence* a, const Sequence* b) { return a->id < b->id; };
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     CHECK(sequence.finish == FinishReason::kNone);
-    if (sequence.pending() > 1 || sequence.paused) {
-      ++i;
-    } else if (Grow(sequence)) {
-      Plan(sequence, 1, budget);
-      ++i;
-    }  // else it was preempted: the next one stands at i now
+    if (!sequence.paused && Grow(sequence) && sequence.pending() == 1) Plan(sequence, 1, budget);
+    // The next one; to grow, it or others may have left.
+    i = std::upper_bound(running_.begin(), running_.end(), &sequence, older) - running_.begin();
   }
 }
 
@@ -148,9 +151,10 @@ void Scheduler::PlanPrefills(int32_t& budget) {
 }
 
 void Scheduler::PlanWaiting(int32_t& budget) {
-  while (budget > 0 && running() < options_.max_sequences) {
+  while (budget > 0) {
     Sequence* next = held_ != nullptr ? held_ : queue_.Head();
     if (next == nullptr) return;
+    if (running() >= options_.max_sequences && !PreemptPaused()) return;
     held_ = next;
     if (!Enter(*next)) return;
     held_ = nullptr;
@@ -167,6 +171,7 @@ void Scheduler::PlanAhead(int32_t budget) {
   Sequence& sequence = *ahead_.front();
   if (sequence.state == Sequence::State::kWaiting) {
     Match(sequence);
+    sequence.cached_tokens = sequence.computed;
     if (sequence.pending() == 0) sequence.finish = FinishReason::kLength;
     if (sequence.pending() == 0 || sequence.LacksRows()) return Expel(sequence);
     const int32_t blocks =
@@ -186,6 +191,7 @@ absl::Span<const Progress> Scheduler::Commit(absl::Span<const TokenRun> runs) {
   for (size_t s = 0; s < planned().size(); ++s) {
     Sequence& sequence = *planned()[s];
     sequence.computed += builder_.tokens_of(s);
+    sequence.computed_tokens += builder_.tokens_of(s);
     const size_t before = sequence.generated.size();
     Append(sequence, runs[s]);
     Settle(sequence);
@@ -201,9 +207,6 @@ void Scheduler::Settle(Sequence& sequence) {
   } else {
     // At least one token stays pending: its logits are what the next step samples from.
     sequence.computed = std::min(sequence.computed, sequence.length() - 1);
-  }
-  for (size_t i = 0; i < sequence.pictures.size(); ++i) {
-    if (sequence.pictures[i].end_token() <= sequence.computed) sequence.rows[i] = PictureRows();
   }
   NameBlocks(sequence);
 }

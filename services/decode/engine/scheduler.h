@@ -53,8 +53,9 @@ struct SchedulerCounts {
 // A sequence enters when there are blocks for all its pending tokens and one more for each running
 // one; the first that must wait holds those behind it. Later it takes blocks as it grows. Where
 // none is left, in this order: idle blocks of the prefix cache are evicted, ahead-work is dropped,
-// sequences that do not run give up their pinned blocks, and the youngest that runs goes back to
-// the queue with its tokens kept (preemption by recompute). The oldest always goes on.
+// sequences that do not run give up their pinned blocks, paused ones leave the batch, and the
+// youngest that runs goes back to the queue with its tokens kept (preemption by recompute). The
+// oldest that is not paused always goes on.
 //
 // Full blocks whose content is computed go into the prefix cache, under names that cover all that
 // stands before them; who enters begins behind what it finds there, with one pending token at
@@ -83,7 +84,8 @@ class Scheduler {
   // REQUIRES: not between Next and Commit.
   bool Remove(Sequence& sequence);
 
-  // A paused sequence keeps its blocks and is not planned.
+  // A paused sequence is not planned; it keeps its blocks and its place in the batch until another
+  // needs them. REQUIRES for Pause: kRunning.
   void Pause(Sequence& sequence) { sequence.paused = true; }
   void Resume(Sequence& sequence) { sequence.paused = false; }
 
@@ -130,6 +132,7 @@ class Scheduler {
   bool FreeSomething(const Sequence& sequence);
   Sequence* YoungestPinned(const Sequence& besides);
   Sequence* YoungestToPreempt();
+  bool PreemptPaused();
   void Preempt(Sequence& sequence);
   void Release(Sequence& sequence);
   void DropAhead();

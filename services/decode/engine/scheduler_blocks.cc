@@ -29,15 +29,9 @@ bool Scheduler::Enter(Sequence& sequence) {
   }
   const int32_t blocks =
       pool_.BlocksFor(sequence.length()) - static_cast<int32_t>(sequence.blocks.size());
-  const int32_t headroom = running();  // each may grow by one
-  while (blocks + headroom > pool_.free() + pool_.idle()) {
-    if (!ahead_.empty()) {
-      DropAhead();
-    } else if (Sequence* pinned = YoungestPinned(sequence); pinned != nullptr) {
-      Release(*pinned);
-    } else {
-      return false;
-    }
+  // Each that runs may grow by one.
+  while (blocks + running() > pool_.free() + pool_.idle()) {
+    if (!FreeSomething(sequence)) return false;
   }
   CHECK(TakeBlocks(sequence, blocks));
   queue_.Erase(sequence);
@@ -88,14 +82,14 @@ bool Scheduler::TakeBlocks(Sequence& sequence, int32_t count) {
   return true;
 }
 
-// Blocks of those that do not run.
+// Blocks of those that do not go on.
 bool Scheduler::FreeSomething(const Sequence& sequence) {
   if (!ahead_.empty()) {
     DropAhead();
     return true;
   }
   Sequence* pinned = YoungestPinned(sequence);
-  if (pinned == nullptr) return false;
+  if (pinned == nullptr) return PreemptPaused();
   Release(*pinned);
   return true;
 }
@@ -122,6 +116,16 @@ Sequence* Scheduler::YoungestToPreempt() {
   }
   CHECK(false);
   return nullptr;
+}
+
+// The youngest that is paused leaves the batch: a slow reader holds nobody up.
+bool Scheduler::PreemptPaused() {
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!running_[i]->paused) continue;
+    Preempt(*running_[i]);
+    return true;
+  }
+  return false;
 }
 
 void Scheduler::Preempt(Sequence& sequence) {

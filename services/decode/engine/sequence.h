@@ -55,8 +55,9 @@ struct Sequence {
   SamplingOptions sampling;
   int32_t max_tokens = 1;  // of the answer; at least 1, or 0 for ahead-work
 
-  // --- set by who fetches, let go by the scheduler once they are computed ---
-  std::vector<PictureRows> rows;  // one per picture
+  // --- set by who fetches ---
+  // One per picture. Kept to the end of the answer: a preempted sequence computes them again.
+  std::vector<PictureRows> rows;
 
   // --- kept by the scheduler ---
   enum class State {
@@ -75,10 +76,11 @@ struct Sequence {
   std::vector<kernels::SeenToken> seen;  // where penalties ask for it
 
   // --- what it cost, kept by the scheduler ---
-  bool entered = false;       // has been in the batch
-  int32_t cached_tokens = 0;  // not computed when it first entered
-  int32_t ahead_tokens = 0;   // of these, computed by ahead-work
-  int32_t blocks_reused = 0;  // when it first entered
+  bool entered = false;         // has been in the batch
+  int32_t cached_tokens = 0;    // not computed when it first entered
+  int32_t ahead_tokens = 0;     // of these, computed by ahead-work
+  int32_t computed_tokens = 0;  // in all steps
+  int32_t blocks_reused = 0;    // when it first entered
   int32_t blocks_taken = 0;
   int32_t preemptions = 0;
 

@@ -25,10 +25,11 @@ struct PictureOutcome {
 struct Outcome {
   FinishReason finish = FinishReason::kNone;  // set when the status is OK
   int32_t prompt_tokens = 0;
-  int32_t image_tokens = 0;   // of prompt_tokens
-  int32_t cached_tokens = 0;  // of prompt_tokens; found in the prefix cache
-  int32_t ahead_tokens = 0;   // of cached_tokens; ahead-work had computed them
-  int32_t output_tokens = 0;  // the stop token not counted
+  int32_t image_tokens = 0;     // of prompt_tokens
+  int32_t cached_tokens = 0;    // of prompt_tokens; found in the prefix cache
+  int32_t ahead_tokens = 0;     // of cached_tokens; ahead-work had computed them
+  int32_t computed_tokens = 0;  // in all steps, recomputed ones counted again
+  int32_t output_tokens = 0;    // the stop token not counted
   absl::Duration queue;       // arrival to first step, without `fetch` and without waiting for rows
   absl::Duration fetch;       // reading records
   absl::Duration prefill;     // first step to first token

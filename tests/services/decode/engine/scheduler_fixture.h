@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "services/decode/engine/scheduler.h"
+#include "tests/services/decode/engine/fake_engine.h"
 
 namespace tessera::decode {
 
@@ -51,6 +53,41 @@ class SchedulerTest : public ::testing::Test {
     sequence.max_tokens = max_tokens;
     return sequence;
   }
+  // `before` tokens, `rows` rows of picture `key` whose first number is the row's, `after` tokens.
+  Sequence& MakePicture(int before, uint8_t key, int rows, int after, int max_tokens) {
+    Sequence& sequence = Make(before + rows + after, max_tokens);
+    std::fill_n(sequence.prompt.begin() + before, rows, -1);
+    sequence.pictures.push_back({testing::FakeKey(key), before, rows});
+    sequence.rows.push_back(RowsOf(rows));
+    return sequence;
+  }
+  static PictureRows RowsOf(int rows) {
+    auto data = std::make_shared<std::vector<float>>();
+    for (int row = 0; row < rows; ++row) data->insert(data->end(), {1.0f * row, 0.0f});
+    PictureRows picture;
+    picture.rows.dtype = DType::kF32;
+    picture.rows.shape = {rows, 2};
+    picture.rows.data = reinterpret_cast<const std::byte*>(data->data());
+    picture.owner = std::move(data);
+    return picture;
+  }
+  // Computes until the sequence ends; how many tokens it took.
+  int Run(Sequence& sequence) {
+    int tokens = 0;
+    while (sequence.finish == FinishReason::kNone) {
+      const int before = sequence.computed_tokens;
+      if (Step().empty()) break;
+      tokens += sequence.computed_tokens - before;
+    }
+    return tokens;
+  }
+  // The ids of those that Next put outside.
+  std::vector<SequenceId> Expelled() const {
+    std::vector<SequenceId> ids;
+    for (const Sequence* sequence : scheduler_->expelled()) ids.push_back(sequence->id);
+    return ids;
+  }
+
   Sequence& Add(int prompt_tokens, int max_tokens) {
     Sequence& sequence = Make(prompt_tokens, max_tokens);
     const absl::Status status = Offer(sequence);
