@@ -73,10 +73,11 @@ struct KvCacheSpec {
   int kv_heads = 0;
   int head_dim = 0;
   int64_t blocks = 0;
-  int block_size = 16;        // tokens
-  DType dtype = DType::kF16;  // f16, f32 or int8
-  // int8 only: keys and values carry a zero point beside their scale, per token and head, and take
-  // head_dim + 4 bytes instead of head_dim + 2.
+  int block_size = 16;  // tokens
+  // f16, f32, or int8 with a scale per token and head: head_dim + 2 bytes for a key or a value, of
+  // which every element is off by at most half its scale, 1 / 127 of the largest (kv_codes.h).
+  DType dtype = DType::kF16;
+  // int8 only: a zero point beside the scale, for vectors that lie to one side of 0; 2 bytes more.
   bool zero_point = false;
 };
 

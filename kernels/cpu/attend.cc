@@ -338,12 +338,8 @@ void AttendRows(const AttendJob& job) {
     return std::array<Fn, sizeof...(kRow)>{&AttendTile<kRow + 1, W>...};
   }
   (std::make_integer_sequence<int, kTileRows>());
-  // Every tile reads all keys: as few as there can be, and then of about the same size.
-  const int64_t tiles = (job.end - job.begin + kTileRows - 1) / kTileRows;
-  for (int64_t begin = job.begin, left = tiles; left > 0; --left) {
-    const int64_t rows = (job.end - begin + left - 1) / left;
-    kTable[rows - 1](job, begin);
-    begin += rows;
+  for (int64_t begin = job.begin; begin < job.end; begin += kTileRows) {
+    kTable[std::min<int64_t>(kTileRows, job.end - begin) - 1](job, begin);
   }
 }
 

@@ -117,6 +117,12 @@ TEST(CpuBackendTest, AllocatesNothingOnceWarm) {
   const DeviceVector* norm = lab.Vector(Random(cols, 3));
   const KvCache* cache =
       lab.Cache({.layers = 1, .kv_heads = 4, .head_dim = 16, .blocks = 3, .block_size = 16});
+  const KvCache* codes = lab.Cache({.layers = 1,
+                                    .kv_heads = 4,
+                                    .head_dim = 16,
+                                    .blocks = 3,
+                                    .dtype = DType::kI8,
+                                    .zero_point = true});
   std::vector<int32_t> index(rows), table = {2, 0, 1}, begin = {0, 40}, context = {40};
   for (int64_t i = 0; i < rows; ++i) index[i] = static_cast<int32_t>(i);
   const Floats frequency = Random(8, 4);
@@ -140,6 +146,8 @@ TEST(CpuBackendTest, AllocatesNothingOnceWarm) {
     backend.RotaryAngles({frequency, {}, {index, {}, {}}, {}, 1.0f, cos, sin});
     backend.RotaryKvWrite({q, k, v, cos, sin, cache, 0, index});
     backend.PagedAttention({q, h, cache, 0, 4, 0.25f, begin, context, table, 3});
+    backend.RotaryKvWrite({q, k, v, cos, sin, codes, 0, index});
+    backend.PagedAttention({q, h, codes, 0, 4, 0.25f, begin, context, table, 3});
     backend.PackedAttention({q, k, v, h, 4, 0.25f, begin, begin});
     backend.GatedActivation(h, q, Activation::kSilu, h);
     backend.LayerNorm(h, *norm, *norm, 1e-5f, h);
@@ -160,7 +168,8 @@ TEST(DeferredBackendTest, NothingHappensBeforeSynchronize) {
   Floats source = {1, 2, 3}, target(3, 9.0f);
   const DeviceView x = lab.Out(1, 3);
   std::vector<Sampled> sampled(1);
-  std::vector<SamplingRow> rows(1);
+  std::vector<LogitBias> bias = {{0, 100}};
+  std::vector<SamplingRow> rows = {{.bias = bias}};
   lab.backend().Upload({DType::kF32, {1, 3}, reinterpret_cast<const std::byte*>(source.data())}, x);
   lab.backend().Download(x, absl::MakeSpan(target));
   lab.backend().Sample({x, 3, rows, absl::MakeSpan(sampled)});
@@ -168,6 +177,7 @@ TEST(DeferredBackendTest, NothingHappensBeforeSynchronize) {
   EXPECT_NE(sampled[0].id, 1);
   EXPECT_TRUE(std::isnan(sampled[0].logprob));
   source[1] = 70;  // host memory is read at Synchronize
+  bias[0] = {2, -1};
   ASSERT_TRUE(lab.backend().Synchronize().ok());
   EXPECT_EQ(target, (Floats{1, 70, 3}));
   EXPECT_EQ(sampled[0].id, 1);
