@@ -24,12 +24,57 @@ std::vector<int32_t> ControlIds(const text::Tokenizer& tokenizer, const ChatTemp
   return ids;
 }
 
+std::string PlaceOf(size_t message, size_t part, absl::string_view kind) {
+  return absl::StrCat("messages[", message, "].parts[", part, "].", kind);
+}
+
+// Of the first one. REQUIRES: there is one.
+std::string PlaceOfPicture(absl::Span<const Message> messages) {
+  for (size_t m = 0; m < messages.size(); ++m) {
+    for (size_t p = 0; p < messages[m].parts.size(); ++p) {
+      if (messages[m].parts[p].kind == Part::kImage) return PlaceOf(m, p, "image");
+    }
+  }
+  return "messages";
+}
+
 size_t ImageParts(absl::Span<const Message> messages) {
   size_t count = 0;
   for (const Message& message : messages) {
     for (const Part& part : message.parts) count += part.kind == Part::kImage ? 1 : 0;
   }
   return count;
+}
+
+// Normal forms make at most this many bytes one: a bold mathematical letter becomes an ASCII one.
+constexpr size_t kMostShrinking = 4;
+
+// Bytes of text for which there may be one token. 0: no bound, since the tokenizer drops characters
+// or makes one unknown token of many.
+size_t MostBytesPerToken(const text::Tokenizer& tokenizer) {
+  size_t longest = 1;  // as the file writes it, which is never shorter than the text
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    longest = std::max(longest, tokenizer.TokenOf(id).size());
+  }
+  const size_t most = longest * kMostShrinking;
+  // A letter, an accent, a control character, a wide space, a private character, one beyond all.
+  for (const absl::string_view character :
+       {"q", "\u0301", "\x01", "\u200b", "\u3000", "\ue123", "\U000f4321"}) {
+    std::string text;
+    while (text.size() < 8 * most) absl::StrAppend(&text, character);
+    const auto ids = tokenizer.Encode(text, {});
+    if (!ids.ok() || ids->size() < text.size() / most) return 0;
+  }
+  return most;
+}
+
+// Templates show at least half of what users wrote, and no more than their limit.
+size_t MaxTextBytes(const text::Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                    int64_t max_tokens) {
+  const size_t most = chat_template.max_output_bytes();
+  const size_t per_token = 2 * MostBytesPerToken(tokenizer);
+  const size_t tokens = static_cast<size_t>(max_tokens);
+  return per_token == 0 || tokens > most / per_token ? most : tokens * per_token;
 }
 
 }  // namespace
@@ -55,12 +100,14 @@ absl::StatusOr<PromptBuilder> PromptBuilder::Create(const text::Tokenizer& token
   }
   PromptBuilder builder(tokenizer, *chat_template, std::move(options));
   builder.control_ids_ = ControlIds(tokenizer, *chat_template, builder.options_);
+  builder.max_text_bytes_ = MaxTextBytes(tokenizer, *chat_template, builder.options_.max_tokens);
   return builder;
 }
 
 absl::StatusOr<PromptPlan> PromptBuilder::Build(absl::Span<const Message> messages,
                                                 absl::Span<const PromptImage> images) const {
   RETURN_IF_ERROR(CheckImages(messages, images));
+  RETURN_IF_ERROR(CheckTexts(messages));
   ASSIGN_OR_RETURN(const Rendered rendered, template_->Render(messages, true));
   text::EncodeOptions encode;
   encode.untrusted = rendered.untrusted;
@@ -81,7 +128,9 @@ absl::Status PromptBuilder::CheckImages(absl::Span<const Message> messages,
                                        images.size(), " pictures"));
   }
   if (parts > 0 && !options_.image_token_id) {
-    return base::BadField("messages", "IMAGE_NOT_SUPPORTED", "this model takes no pictures");
+    const std::string place = PlaceOfPicture(messages);
+    return base::BadField(place, "IMAGE_NOT_SUPPORTED",
+                          absl::StrCat(place, ": this model takes no pictures"));
   }
   for (const PromptImage& image : images) {
     if (image.rows < 1) {
@@ -90,6 +139,26 @@ absl::Status PromptBuilder::CheckImages(absl::Span<const Message> messages,
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status PromptBuilder::CheckTexts(absl::Span<const Message> messages) const {
+  size_t all = 0, longest = 0;
+  std::string place = "messages";
+  for (size_t m = 0; m < messages.size(); ++m) {
+    if (messages[m].role != "user") continue;  // of the others a template may leave out more
+    for (size_t p = 0; p < messages[m].parts.size(); ++p) {
+      const size_t bytes = VisibleBytes(messages[m].parts[p].text);
+      all += bytes;
+      if (bytes <= longest) continue;
+      longest = bytes;
+      place = PlaceOf(m, p, "text");
+    }
+  }
+  if (all <= max_text_bytes_) return absl::OkStatus();
+  return base::BadField(place, "CONTEXT_TOO_LONG",
+                        absl::StrCat(place, " has ", longest, " bytes of text (all users' texts ",
+                                     all, "), which cannot fit into a context of ",
+                                     options_.max_tokens, " tokens. Shorten the messages"));
 }
 
 absl::Status PromptBuilder::CheckPlaceholders(absl::Span<const int32_t> ids, size_t images) const {
@@ -110,9 +179,11 @@ absl::Status PromptBuilder::CheckLength(size_t tokens, absl::Span<const PromptIm
   if (!over && rows <= options_.max_tokens && words <= options_.max_tokens - rows) {
     return absl::OkStatus();
   }
-  return base::BadField("messages", "PROMPT_TOO_LONG",
+  return base::BadField("messages", "CONTEXT_TOO_LONG",
                         absl::StrCat("the prompt has ", words, " text tokens and ", rows,
-                                     " image tokens, the limit is ", options_.max_tokens));
+                                     " rows of pictures; the context has ", options_.max_tokens,
+                                     " tokens, for prompt and answer together. Shorten the "
+                                     "messages or use fewer pictures"));
 }
 
 std::vector<int32_t> PromptBuilder::WithBegin(std::vector<int32_t> ids) const {

@@ -17,7 +17,7 @@ struct PromptOptions {
   std::optional<int32_t> image_token_id;
   // Further ids that the configs name: bos, eos, pad, video, vision start and end.
   std::vector<int32_t> control_ids;
-  int64_t max_tokens = int64_t{1} << 20;  // of a whole prompt, rows included
+  int64_t max_tokens = int64_t{1} << 20;  // the model's context: of a whole prompt, rows included
 };
 
 // From messages to token ids and rows. Pure; any thread. Borrows tokenizer and template.
@@ -35,8 +35,8 @@ class PromptBuilder {
 
   // `images`: one per image part, in message order. The prompt ends with what asks for an answer.
   // INVALID_ARGUMENT: as ChatTemplate::Render; IMAGE_COUNT when the counts of pictures, image parts
-  // and the template's image tokens differ (it dropped or doubled one); PROMPT_TOO_LONG with the
-  // numbers.
+  // and the template's image tokens differ (it dropped or doubled one); CONTEXT_TOO_LONG with the
+  // numbers. A text that cannot fit whatever its tokens is refused before anything is made of it.
   absl::StatusOr<PromptPlan> Build(absl::Span<const Message> messages,
                                    absl::Span<const PromptImage> images) const;
 
@@ -53,6 +53,7 @@ class PromptBuilder {
 
   absl::Status CheckImages(absl::Span<const Message> messages,
                            absl::Span<const PromptImage> images) const;
+  absl::Status CheckTexts(absl::Span<const Message> messages) const;
   absl::Status CheckPlaceholders(absl::Span<const int32_t> ids, size_t images) const;
   absl::Status CheckLength(size_t tokens, absl::Span<const PromptImage> images) const;
   // The post-processor's begin token, unless the template wrote it.
@@ -63,6 +64,7 @@ class PromptBuilder {
   const ChatTemplate* template_;
   PromptOptions options_;
   std::vector<int32_t> control_ids_;
+  size_t max_text_bytes_ = 0;  // visible ones of all that users wrote; more never fits
 };
 
 }  // namespace tessera::decode

@@ -17,12 +17,14 @@ namespace {
 
 using jinja::Value;
 
+std::string PlaceOf(size_t message) { return absl::StrCat("messages[", message, "]"); }
+
+}  // namespace
+
 size_t VisibleBytes(absl::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return !absl::ascii_isspace(c); }));
 }
-
-}  // namespace
 
 struct ChatTemplate::State {
   Options options;
@@ -42,15 +44,56 @@ struct ChatTemplate::State {
     for (const RoleForm& form : roles) {
       if (form.role == role && form.supported()) return &form;
       if (form.role == role) {
-        return base::BadField("messages", "UNSUPPORTED_ROLE",
-                              absl::StrCat("the model's chat template does not take messages of "
-                                           "role '",
-                                           role, "': ", form.words));
+        return base::Error(absl::StatusCode::kInvalidArgument, "UNSUPPORTED_ROLE",
+                           absl::StrCat("the model's chat template does not take messages of "
+                                        "role '",
+                                        role, "': ", form.words));
       }
       if (form.supported()) absl::StrAppend(&known, known.empty() ? "" : ", ", form.role);
     }
-    return base::BadField("messages", "UNSUPPORTED_ROLE",
-                          absl::StrCat("unknown role '", role.substr(0, 64), "', known: ", known));
+    return base::Error(absl::StatusCode::kInvalidArgument, "UNSUPPORTED_ROLE",
+                       absl::StrCat("unknown role '", role.substr(0, 64), "', known: ", known));
+  }
+
+  absl::Status CheckPictures(const Message& message, const RoleForm& form,
+                             absl::string_view place) const {
+    const auto picture = std::find_if(message.parts.begin(), message.parts.end(),
+                                      [](const Part& part) { return part.kind == Part::kImage; });
+    if (form.pictures || picture == message.parts.end()) return absl::OkStatus();
+    std::string takers;
+    for (const RoleForm& other : roles) {
+      if (other.pictures) absl::StrAppend(&takers, takers.empty() ? "" : ", ", other.role);
+    }
+    const std::string field =
+        absl::StrCat(place, ".parts[", picture - message.parts.begin(), "].image");
+    return base::BadField(
+        field, "IMAGE_NOT_SUPPORTED",
+        absl::StrCat(field, ": a message of role '", form.role,
+                     "' cannot show a picture: the model's chat template takes pictures ",
+                     takers.empty() ? "in no message" : "only in messages of role ", takers));
+  }
+
+  absl::StatusOr<Value> ValueOf(const Message& message, absl::string_view place) const {
+    const absl::StatusOr<const RoleForm*> form = FormOf(message.role);
+    if (!form.ok()) {
+      const std::string field = absl::StrCat(place, ".role");
+      return base::WithField(base::Annotate(form.status(), field), field);
+    }
+    RETURN_IF_ERROR(CheckPictures(message, **form, place));
+    return MessageValue(message, **form, place);
+  }
+
+  // Which message the template raised its error at: the last of the shortest beginning of the
+  // conversation that it refuses. REQUIRES: it refuses the whole.
+  std::string PlaceOfRaise(const jinja::Items& messages) const {
+    size_t good = 0, bad = messages.size();  // lengths
+    while (bad - good > 1) {
+      const size_t length = good + (bad - good) / 2;
+      const absl::Status status =
+          RenderValues({messages.begin(), messages.begin() + length}, true).status();
+      (base::ReasonOf(status) == "TEMPLATE_RAISED" ? bad : good) = length;
+    }
+    return PlaceOf(bad - 1);
   }
 };
 
@@ -84,14 +127,16 @@ absl::StatusOr<Rendered> ChatTemplate::Render(absl::Span<const Message> messages
   jinja::Items values;
   size_t asked = 0;  // what users wrote
   for (const Message& message : messages) {
-    ASSIGN_OR_RETURN(const RoleForm* form, state_->FormOf(message.role));
-    ASSIGN_OR_RETURN(Value value, MessageValue(message, *form));
+    ASSIGN_OR_RETURN(Value value, state_->ValueOf(message, PlaceOf(values.size())));
     values.push_back(std::move(value));
     if (message.role != "user") continue;
     for (const Part& part : message.parts) asked += VisibleBytes(part.text);
   }
-  absl::StatusOr<jinja::Text> text = state_->RenderValues(std::move(values), add_generation_prompt);
-  if (!text.ok()) return base::WithField(text.status(), "messages");
+  const absl::StatusOr<jinja::Text> text = state_->RenderValues(values, add_generation_prompt);
+  if (!text.ok()) {
+    const bool raised = base::ReasonOf(text.status()) == "TEMPLATE_RAISED";
+    return base::WithField(text.status(), raised ? state_->PlaceOfRaise(values) : "messages");
+  }
   Rendered rendered;
   rendered.text = text->bytes();
   rendered.untrusted = text->untrusted();
@@ -107,6 +152,7 @@ absl::StatusOr<Rendered> ChatTemplate::Render(absl::Span<const Message> messages
   return rendered;
 }
 
+size_t ChatTemplate::max_output_bytes() const { return state_->options.limits.max_output_bytes; }
 const std::string& ChatTemplate::source() const { return state_->options.source; }
 const std::string& ChatTemplate::own_text() const { return state_->own_text; }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/text/marked_text.h"
 #include "services/decode/template/limits.h"
@@ -29,6 +30,9 @@ struct Rendered {
   std::string text;
   std::vector<text::ByteRange> untrusted;
 };
+
+// Bytes that are no ASCII white space, which templates and tokenizers may drop.
+size_t VisibleBytes(absl::string_view text);
 
 // The chat template of a model: its own Jinja. Immutable after loading, any thread; a rendering
 // takes the caller's thread and is bounded by the limits.
@@ -63,9 +67,14 @@ class ChatTemplate {
 
   // All INVALID_ARGUMENT, by reason: UNSUPPORTED_ROLE with the role and the template's words,
   // TEMPLATE_RAISED (the template refuses these messages; its own words), TEMPLATE_FAILED (it
-  // cannot be rendered), TEMPLATE_HIDES_TEXT, IMAGE_NOT_SUPPORTED, INVALID_UTF8, BAD_MESSAGES.
+  // cannot be rendered), TEMPLATE_HIDES_TEXT (less than half of what users wrote is shown),
+  // IMAGE_NOT_SUPPORTED (in a message of this role), INVALID_UTF8, BAD_MESSAGES. The field is the
+  // place: "messages[0].role", "messages[1].parts[0].image", "messages[2]".
   absl::StatusOr<Rendered> Render(absl::Span<const Message> messages,
                                   bool add_generation_prompt) const;
+
+  // Of a rendering.
+  size_t max_output_bytes() const;
 
   // Where added tokens that the template itself uses are looked for: its source and what it put
   // around the probes.

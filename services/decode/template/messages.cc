@@ -30,20 +30,15 @@ size_t CountOf(absl::Span<const Part> parts, Part::Kind kind) {
                                            [kind](const Part& part) { return part.kind == kind; }));
 }
 
-absl::StatusOr<Value> ListFor(const Message& message, const RoleForm& form) {
-  if (!form.as_list) {
-    return base::BadField("messages", "IMAGE_NOT_SUPPORTED",
-                          absl::StrCat("the model's chat template shows no pictures in messages "
-                                       "of role '",
-                                       form.role, "'"));
-  }
+absl::StatusOr<Value> ListFor(const Message& message, const RoleForm& form,
+                              absl::string_view place) {
   if (form.many_texts) return ListContent(message.parts);
   const std::vector<Part> merged = Merged(message.parts);
   if (CountOf(merged, Part::kText) > 1) {
-    return base::BadField("messages", "BAD_MESSAGES",
-                          absl::StrCat("the model's chat template shows one text per message of "
-                                       "role '",
-                                       form.role, "': put pictures before it or after it"));
+    return base::BadField(
+        absl::StrCat(place, ".parts"), "BAD_MESSAGES",
+        absl::StrCat(place, ": the model's chat template shows one text per ", "message of role '",
+                     form.role, "': put pictures before it or after it"));
   }
   return ListContent(merged);
 }
@@ -74,16 +69,18 @@ Value RoleAndContent(absl::string_view role, Value content) {
                       {Value::String("content"), std::move(content)}});
 }
 
-absl::StatusOr<Value> MessageValue(const Message& message, const RoleForm& form) {
-  for (const Part& part : message.parts) {
-    if (absl::Status status = text::ValidateUtf8(part.text); !status.ok()) {
-      return base::WithField(base::Annotate(status, "a message's text"), "messages");
+absl::StatusOr<Value> MessageValue(const Message& message, const RoleForm& form,
+                                   absl::string_view place) {
+  for (size_t i = 0; i < message.parts.size(); ++i) {
+    if (absl::Status status = text::ValidateUtf8(message.parts[i].text); !status.ok()) {
+      const std::string field = absl::StrCat(place, ".parts[", i, "].text");
+      return base::WithField(base::Annotate(status, field), field);
     }
   }
   const bool pictures = CountOf(message.parts, Part::kImage) > 0;
   Value content = StringContent(message.parts);
   if (pictures || !form.as_string) {
-    ASSIGN_OR_RETURN(content, ListFor(message, form));
+    ASSIGN_OR_RETURN(content, ListFor(message, form, place));
   }
   return RoleAndContent(form.role, std::move(content));
 }

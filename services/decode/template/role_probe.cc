@@ -18,6 +18,8 @@ constexpr absl::string_view kProbe = "90417263558146370928";
 constexpr absl::string_view kSecond = "31882950746615702843";
 constexpr absl::string_view kFiller = "55";
 
+const Part kPicture = {Part::kImage, ""};
+
 std::vector<Part> Texts(std::initializer_list<absl::string_view> texts) {
   std::vector<Part> parts;
   for (const absl::string_view text : texts) parts.push_back({Part::kText, std::string(text)});
@@ -80,8 +82,7 @@ class Prober {
   bool Shown(absl::string_view role, const Value& content,
              std::initializer_list<absl::string_view> probes) {
     for (jinja::Items& messages : Conversations(role, content)) {
-      const bool prompt = messages.size() != 2 || role == "system";
-      const absl::StatusOr<jinja::Text> text = render_(std::move(messages), prompt);
+      const absl::StatusOr<jinja::Text> text = Render(std::move(messages), role);
       if (!text.ok()) {
         Note(text.status());
         continue;
@@ -95,6 +96,28 @@ class Prober {
     return false;
   }
 
+  absl::StatusOr<jinja::Text> Render(jinja::Items messages, absl::string_view role) {
+    const bool prompt = messages.size() != 2 || role == "system";
+    return render_(std::move(messages), prompt);
+  }
+
+  // A picture beside the text changes what is rendered.
+  bool ShowsPicture(absl::string_view role) {
+    const Part probe = {Part::kText, std::string(kProbe)};
+    const auto plain = Conversations(role, ListContent({probe}));
+    for (const std::vector<Part>& parts : {std::vector{kPicture, probe}, {probe, kPicture}}) {
+      auto pictured = Conversations(role, ListContent(parts));
+      for (size_t i = 0; i < pictured.size(); ++i) {
+        const absl::StatusOr<jinja::Text> with = Render(pictured[i], role);
+        const absl::StatusOr<jinja::Text> without = Render(plain[i], role);
+        if (with.ok() && without.ok() && Shows(*with, kProbe) && with->view() != without->view()) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   RoleForm Probe(absl::string_view role) {
     RoleForm form;
     form.role = std::string(role);
@@ -103,6 +126,8 @@ class Prober {
     form.as_list = Shown(role, ListContent(Texts({kProbe})), {kProbe});
     form.many_texts =
         form.as_list && Shown(role, ListContent(Texts({kProbe, kSecond})), {kProbe, kSecond});
+    // Whether a user's picture is shown is asked by who knows its placeholder.
+    form.pictures = form.as_list && (role == "user" || ShowsPicture(role));
     if (!form.supported()) {
       form.words =
           problem_.ok() ? "it does not show such messages" : std::string(problem_.message());

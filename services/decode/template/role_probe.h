@@ -20,8 +20,9 @@ struct RoleProbes {
 };
 
 // Tries each role with a probe text, alone for a user, before one for the system, between two for
-// the assistant. INVALID_ARGUMENT when a user's probe is not shown in either form: the template's
-// failure, TEMPLATE_RAISED, or TEMPLATE_HIDES_TEXT.
+// the assistant; and, but for a user, with a picture, which is shown where it changes the prompt.
+// INVALID_ARGUMENT when a user's probe is not shown in either form: the template's failure,
+// TEMPLATE_RAISED, or TEMPLATE_HIDES_TEXT.
 absl::StatusOr<RoleProbes> ProbeRoles(RenderMessages render);
 
 }  // namespace tessera::decode

@@ -210,6 +210,7 @@ TEST_F(PromptBuilderTest, ARoleNameIsOneOfThree) {
     const auto plan = builder_->Build({{role, {Say("hi")}}}, {});
     ASSERT_FALSE(plan.ok()) << role;
     EXPECT_EQ(base::ReasonOf(plan.status()), "UNSUPPORTED_ROLE");
+    EXPECT_EQ(base::FieldOf(plan.status()), "messages[0].role");
   }
 }
 
@@ -276,10 +277,54 @@ TEST_F(PromptBuilderTest, CountsOfPicturesMustAgree) {
 TEST_F(PromptBuilderTest, ATooLongPromptNamesTheNumbers) {
   Load(kPhi);
   const auto plan = builder_->Build({User({Picture(), Say("hi")})}, {{999}});
-  ASSERT_EQ(base::ReasonOf(plan.status()), "PROMPT_TOO_LONG");
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("4 text tokens and 999 image"));
+  ASSERT_EQ(base::ReasonOf(plan.status()), "CONTEXT_TOO_LONG");
+  EXPECT_THAT(std::string(plan.status().message()),
+              HasSubstr("4 text tokens and 999 rows of pictures; the context has 1000 tokens"));
   const auto huge = builder_->Build({User({Picture(), Picture()})}, {{INT64_MAX}, {INT64_MAX}});
-  EXPECT_EQ(base::ReasonOf(huge.status()), "PROMPT_TOO_LONG");
+  EXPECT_EQ(base::ReasonOf(huge.status()), "CONTEXT_TOO_LONG");
+}
+
+TEST_F(PromptBuilderTest, AHugeTextIsBlamedItselfAndNotTheTemplate) {
+  Load(kPhi);
+  const auto plan = builder_->Build({User({Say("hi")}),
+                                     {"assistant", {Say("yes?")}},
+                                     User({Say("see"), Say(std::string(20 << 20, 'x'))})},
+                                    {});
+  EXPECT_EQ(base::ReasonOf(plan.status()), "CONTEXT_TOO_LONG");
+  EXPECT_EQ(base::FieldOf(plan.status()), "messages[2].parts[1].text");
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("20971520 bytes of text"));
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("a context of 1000 tokens"));
+}
+
+TEST_F(PromptBuilderTest, NoTextThatMayFitIsRefusedForItsBytes) {
+  Load("{% for m in messages %}{{ m.content }}{% endfor %}");
+  std::string longest;
+  for (int i = 0; i < 1000; ++i) longest += "[INST]";
+  const auto fits = builder_->Build({User({Say(longest)})}, {});
+  ASSERT_TRUE(fits.ok()) << fits.status();  // a user's token, since the template writes none
+  EXPECT_EQ(fits->text_tokens, 1000);
+  const auto spaces = builder_->Build({User({Say("q" + std::string(1 << 20, ' '))})}, {});
+  EXPECT_THAT(std::string(spaces.status().message()), HasSubstr("text tokens and 0 rows"));
+}
+
+TEST_F(PromptBuilderTest, ATokenizerThatFusesUnknownsBoundsNoBytes) {
+  base::Json json = base::Json::parse(TokenizerJson(false));
+  json["pre_tokenizer"] = nullptr;
+  base::Json& model = json["model"];
+  model["unk_token"] = "<s>";
+  model["fuse_unk"] = true;
+  tokenizer_ = text::Tokenizer::FromJson(json.dump(), "test").value();
+  ChatTemplate::Options options;
+  options.source = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  template_ = std::make_unique<ChatTemplate>(ChatTemplate::Create(options).value());
+  PromptOptions prompt;
+  prompt.max_tokens = 10;
+  const PromptBuilder builder = PromptBuilder::Create(*tokenizer_, template_.get(), prompt).value();
+  std::string unknown = "hi";
+  for (int i = 0; i < 100000; ++i) unknown += "\ue123";
+  const auto plan = builder.Build({User({Say(unknown)})}, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->text_tokens, 3);
 }
 
 TEST_F(PromptBuilderTest, ImpossibleIdsAreRefused) {

@@ -68,6 +68,33 @@ TEST(ChatTemplateTest, APictureNeedsTheList) {
   EXPECT_EQ(Show(*text, {picture}), "IMAGE_NOT_SUPPORTED");
 }
 
+TEST(ChatTemplateTest, APictureInATurnThatShowsNoneIsRefusedByItsPlace) {
+  // A user's list is shown whole, of others only the first text, as LLaVA's templates have it.
+  const auto made = Make(
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% elif m.role == 'user' "
+      "%}"
+      "{% for p in m.content %}{{ p.text if p.type == 'text' else '<image>' }}{% endfor %}"
+      "{% else %}{{ m.content[0]['text'] + '.' }}{% endif %}{% endfor %}");
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (const char* role : {"assistant", "system"}) {
+    for (const bool first : {false, true}) {
+      Message pictured{role, {{Part::kText, "t"}, {Part::kImage, ""}}};
+      if (first) std::swap(pictured.parts[0], pictured.parts[1]);
+      const auto text = made->Render({Says("user", {"a"}), pictured, Says("user", {"b"})}, true);
+      EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(base::ReasonOf(text.status()), "IMAGE_NOT_SUPPORTED");
+      EXPECT_EQ(base::FieldOf(text.status()),
+                first ? "messages[1].parts[0].image" : "messages[1].parts[1].image");
+      EXPECT_THAT(std::string(text.status().message()), HasSubstr("only in messages of role user"));
+    }
+  }
+  // A template that treats all alike shows them everywhere.
+  const auto both = Make(kBoth);
+  ASSERT_TRUE(both.ok());
+  const Message pictured{"assistant", {{Part::kImage, ""}, {Part::kText, "q"}}};
+  EXPECT_EQ(Show(*both, {Says("user", {"a"}), pictured}), "S:aL:<image>q");
+}
+
 TEST(ChatTemplateTest, APrintedListIsNoForm) {
   // Prints [{'type': 'text', 'text': ...}] for a list.
   const auto made = Make("{% for m in messages %}{{ m.content }}{% endfor %}");
@@ -106,6 +133,7 @@ TEST(ChatTemplateTest, ARefusedRoleIsNamedWithTheTemplatesWords) {
   EXPECT_EQ(base::ReasonOf(rendered.status()), "UNSUPPORTED_ROLE");
   EXPECT_THAT(std::string(rendered.status().message()), HasSubstr("'system'"));
   EXPECT_THAT(std::string(rendered.status().message()), HasSubstr("No system here!"));
+  EXPECT_EQ(base::FieldOf(rendered.status()), "messages[0].role");
 }
 
 TEST(ChatTemplateTest, ARoleThatIsNotShownIsUnsupported) {
@@ -123,6 +151,20 @@ TEST(ChatTemplateTest, WhatTheTemplateRaisesIsItsOwnMessage) {
   const auto rendered = made->Render({Says("user", {"a"}), Says("user", {"b"})}, true);
   EXPECT_EQ(base::ReasonOf(rendered.status()), "TEMPLATE_RAISED");
   EXPECT_EQ(std::string(rendered.status().message()), "Roles must alternate: user");
+  EXPECT_EQ(base::FieldOf(rendered.status()), "messages[1]");
+}
+
+TEST(ChatTemplateTest, WhatIsRaisedIsBlamedOnTheMessageAtFault) {
+  const auto made = Make(
+      "{% for m in messages %}{% if m.role == 'user' and 'bad' in m.content %}"
+      "{{ raise_exception('bad') }}{% endif %}{{ m.content }}{% endfor %}");
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (size_t bad = 0; bad < 9; ++bad) {
+    std::vector<Message> messages(9, Says("user", {"good"}));
+    messages[bad].parts[0].text = "bad";
+    EXPECT_EQ(base::FieldOf(made->Render(messages, true).status()),
+              "messages[" + std::to_string(bad) + "]");
+  }
 }
 
 TEST(ChatTemplateTest, AQuestionNeverVanishes) {
