@@ -50,6 +50,7 @@ PromptOptions PromptOptionsFor(const DecoderConfig& config, const std::vector<in
                                const text::Tokenizer& tokenizer) {
   PromptOptions options;
   options.image_token_id = config.image_token_id;
+  options.max_tokens = config.max_position_embeddings;
   const auto add = [&](int32_t id) {
     if (id < tokenizer.vocab_size()) options.control_ids.push_back(id);
   };
