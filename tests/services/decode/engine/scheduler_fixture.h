@@ -34,11 +34,16 @@ inline SchedulerOptions Small() {
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  ~SchedulerTest() override {
-    for (Sequence& sequence : sequences_) scheduler_->Remove(sequence);
+  ~SchedulerTest() override { RemoveAll(); }
+
+  void RemoveAll() {
+    for (Sequence& sequence : sequences_) {
+      if (scheduler_ != nullptr) scheduler_->Remove(sequence);
+    }
   }
 
   void Start(const SchedulerOptions& options, int32_t blocks, int32_t cache_blocks = 0) {
+    RemoveAll();
     scheduler_.reset();
     cache_.reset();
     pool_ = std::make_unique<BlockPool>(blocks, 4);

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "tests/services/decode/engine/fake_engine.h"
@@ -12,7 +10,6 @@
 namespace tessera::decode {
 namespace {
 
-constexpr int32_t kBlockSize = 4;
 constexpr int32_t kStop = 0;
 constexpr int kPictures = 3;
 constexpr int kMostRows = 11;
@@ -23,10 +20,6 @@ uint64_t Mix(uint64_t state, uint64_t value) {
   state *= 0xBF58476D1CE4E5B9ull;
   return state ^ (state >> 31);
 }
-
-// Pictures are known by the byte of their key; a row of one, by its only number.
-float RowNumber(int picture, int row) { return static_cast<float>(1000 * (picture + 1) + row); }
-int PictureOf(const store::EmbeddingKey& key) { return static_cast<uint8_t>(key.bytes()[0]); }
 
 const std::vector<float>& RowsOf(int picture) {
   static const std::vector<std::vector<float>> rows = [] {
@@ -59,11 +52,11 @@ SchedulerOptions RandomOptions(std::mt19937& random) {
 SchedulerModel::SchedulerModel(uint32_t seed)
     : random_(seed),
       options_(RandomOptions(random_)),
-      pool_(7 + Below(34), kBlockSize),
+      pool_(7 + Below(34), kModelBlock),
       cache_(OneIn(3) ? Below(pool_.total()) : pool_.total(), pool_),
       scheduler_(options_, pool_, cache_),
-      hasher_(kBlockSize),
-      slots_(static_cast<size_t>(pool_.total() * kBlockSize), kGarbage) {}
+      hasher_(kModelBlock),
+      slots_(static_cast<size_t>(pool_.total() * kModelBlock), kGarbage) {}
 
 SchedulerModel::Seen SchedulerModel::seen() const {
   Seen seen = seen_;
@@ -152,7 +145,7 @@ void SchedulerModel::WritePrompt(Sequence& sequence) {
 
 // As Engine::Submit does with ahead-work.
 void SchedulerModel::CutToFullBlocks(Sequence& sequence) {
-  sequence.prompt.resize(sequence.prompt.size() / kBlockSize * kBlockSize);
+  sequence.prompt.resize(sequence.prompt.size() / kModelBlock * kModelBlock);
   std::erase_if(sequence.pictures, [&sequence](const PromptPicture& picture) {
     return picture.first_token >= sequence.prompt_tokens();
   });
@@ -191,7 +184,7 @@ void SchedulerModel::Arrive() {
   sequence.max_tokens = sequence.ahead() ? 0 : 1 + Below(30);
   sequence.rows.resize(sequence.pictures.size());
   const int total = sequence.prompt_tokens() + sequence.max_tokens;
-  const bool fits = total <= options_.context_tokens && total <= pool_.total() * kBlockSize + 1;
+  const bool fits = total <= options_.context_tokens && total <= pool_.total() * kModelBlock + 1;
   ASSERT_EQ(scheduler_.CheckFits(sequence.prompt_tokens(), 0, sequence.max_tokens).ok(), fits);
   if (!fits) return;
   Name(*known);
@@ -316,108 +309,6 @@ void SchedulerModel::Step() {
   HandleExpelled();
 }
 
-// Each that decodes has its token in this step, or had to give way.
-void SchedulerModel::CheckDecoding(const std::vector<Known*>& decoding) {
-  for (const Known* known : decoding) {
-    if (known->sequence.state != Sequence::State::kRunning) continue;
-    const auto planned = scheduler_.planned();
-    ASSERT_NE(std::find(planned.begin(), planned.end(), &known->sequence), planned.end());
-  }
-}
-
-// Nobody came in before one of its tenant that asked before it and waited no less.
-void SchedulerModel::CheckOrder(const std::vector<Known*>& waited) {
-  for (const Known* in : waited) {
-    if (in->sequence.state != Sequence::State::kRunning) continue;
-    for (const Known* out : waited) {
-      if (out->sequence.state != Sequence::State::kWaiting || out->sequence.entered) continue;
-      ASSERT_FALSE(out->sequence.tenant == in->sequence.tenant &&
-                   out->sequence.id < in->sequence.id && out->enqueued < in->enqueued);
-    }
-  }
-}
-
-void SchedulerModel::CheckSequence(size_t s) {
-  const BatchPlan& plan = scheduler_.plan();
-  const Known& known = *Of(scheduler_.planned()[s]);
-  const Sequence& sequence = known.sequence;
-  ASSERT_FALSE(sequence.paused);
-  ASSERT_EQ(sequence.state, Sequence::State::kRunning);
-  const int32_t tokens = plan.query_begin[s + 1] - plan.query_begin[s];
-  ASSERT_GE(tokens, 1);
-  ASSERT_LE(tokens, sequence.pending());
-  const LayerGroup& group = plan.groups[0];
-  ASSERT_EQ(group.context[s], sequence.computed + tokens);
-  for (int i = 0; i < tokens; ++i) {
-    const int32_t token = plan.query_begin[s] + i;
-    const int32_t place = sequence.computed + i;
-    ASSERT_EQ(plan.ids[token], sequence.TokenAt(place));
-    ASSERT_EQ(plan.positions[0][token], place);
-    ASSERT_EQ(plan.rotary_length[token], std::max(sequence.prompt_tokens(), place + 1));
-    const int32_t block = group.block_table[s * group.table_width + place / kBlockSize];
-    ASSERT_EQ(group.slots[token], block * kBlockSize + place % kBlockSize);
-    ASSERT_EQ(pool_.references(block), 1) << "somebody else sees what is written";
-  }
-  const bool wants = tokens == sequence.pending() && !sequence.ahead();
-  const auto& logits = plan.logit_tokens;
-  ASSERT_EQ(std::count(logits.begin(), logits.end(), plan.query_begin[s + 1] - 1), wants);
-  ASSERT_NO_FATAL_FAILURE(CheckRows(s, known));
-}
-
-// Each -1 of the plan has the row of its place.
-void SchedulerModel::CheckRows(size_t s, const Known& known) {
-  const BatchPlan& plan = scheduler_.plan();
-  const Sequence& sequence = known.sequence;
-  int32_t expected = 0;
-  for (int32_t t = plan.query_begin[s]; t < plan.query_begin[s + 1]; ++t)
-    expected += plan.ids[t] < 0;
-  for (const RowRange& range : plan.rows) {
-    if (range.first_token < plan.query_begin[s] || range.first_token >= plan.query_begin[s + 1]) {
-      continue;
-    }
-    for (int32_t r = 0; r < range.rows.shape[0]; ++r) {
-      const int32_t token = range.first_token + r;
-      ASSERT_EQ(plan.ids.at(token), -1);
-      const int32_t place = sequence.computed + token - plan.query_begin[s];
-      const auto picture = std::find_if(sequence.pictures.begin(), sequence.pictures.end(),
-                                        [place](const PromptPicture& p) {
-                                          return p.first_token <= place && place < p.end_token();
-                                        });
-      ASSERT_NE(picture, sequence.pictures.end());
-      ASSERT_EQ(reinterpret_cast<const float*>(range.rows.data)[r],
-                RowNumber(PictureOf(picture->key), place - picture->first_token));
-      --expected;
-    }
-  }
-  ASSERT_EQ(expected, 0) << "a token without its row, or with two";
-}
-
-// What the device does: all writes, then all reads.
-void SchedulerModel::Write() {
-  const BatchPlan& plan = scheduler_.plan();
-  std::set<int32_t> written;
-  for (int64_t s = 0; s < plan.sequences(); ++s) {
-    const Known& known = *Of(scheduler_.planned()[s]);
-    for (int32_t t = plan.query_begin[s]; t < plan.query_begin[s + 1]; ++t) {
-      const int32_t slot = plan.groups[0].slots[t];
-      ASSERT_TRUE(written.insert(slot).second);
-      slots_.at(slot) = known.marks.at(plan.positions[0][t]);
-    }
-  }
-  for (int64_t s = 0; s < plan.sequences(); ++s) ASSERT_NO_FATAL_FAILURE(CheckContext(s));
-}
-
-// Each place of the context holds this sequence's own token, behind its own tokens.
-void SchedulerModel::CheckContext(size_t s) {
-  const LayerGroup& group = scheduler_.plan().groups[0];
-  const Known& known = *Of(scheduler_.planned()[s]);
-  for (int32_t place = 0; place < group.context[s]; ++place) {
-    const int32_t block = group.block_table[s * group.table_width + place / kBlockSize];
-    ASSERT_EQ(slots_.at(block * kBlockSize + place % kBlockSize), known.marks.at(place))
-        << "place " << place << " of sequence " << known.sequence.id;
-  }
-}
-
 void SchedulerModel::CommitStep() {
   std::vector<std::vector<int32_t>> sampled(scheduler_.planned().size());
   for (const int32_t s : scheduler_.sampled_sequences()) {
@@ -433,7 +324,7 @@ void SchedulerModel::CommitStep() {
     while (known.marks.size() < static_cast<size_t>(sequence.length())) {
       AppendMark(known, static_cast<int32_t>(known.marks.size()));
     }
-    ASSERT_LE(sequence.named_blocks * kBlockSize, sequence.computed);
+    ASSERT_LE(sequence.named_blocks * kModelBlock, sequence.computed);
     ASSERT_LE(sequence.generated.size(), static_cast<size_t>(sequence.max_tokens));
     if (sequence.finish != FinishReason::kNone) ended.push_back(&known);
   }
@@ -470,30 +361,6 @@ void SchedulerModel::HandleExpelled() {
       if (OneIn(2)) Bring(*known);
     }
   }
-}
-
-// Every block is free, held by the cache alone, or held by sequences; no reference is lost.
-void SchedulerModel::CheckCounts() {
-  std::map<int32_t, int32_t> holders;
-  int32_t running = 0;
-  int32_t waiting = 0;
-  for (const auto& known : known_) {
-    const Sequence& sequence = known->sequence;
-    running += sequence.state == Sequence::State::kRunning && !sequence.ahead();
-    waiting += sequence.state == Sequence::State::kWaiting && !sequence.ahead();
-    for (const Block& block : sequence.blocks) ++holders[block.id()];
-  }
-  ASSERT_EQ(scheduler_.running(), running);
-  ASSERT_EQ(scheduler_.waiting(), waiting);
-  int32_t cached = 0;
-  for (int32_t block = 0; block < pool_.total(); ++block) {
-    const auto held = holders.find(block);
-    const int32_t more = pool_.references(block) - (held == holders.end() ? 0 : held->second);
-    ASSERT_TRUE(more == 0 || more == 1);
-    cached += more;
-  }
-  ASSERT_EQ(cached, cache_.blocks());
-  ASSERT_EQ(pool_.free() + pool_.idle() + static_cast<int32_t>(holders.size()), pool_.total());
 }
 
 }  // namespace tessera::decode

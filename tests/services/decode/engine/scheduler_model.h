@@ -10,6 +10,15 @@
 
 namespace tessera::decode {
 
+// Tokens of a block.
+inline constexpr int32_t kModelBlock = 4;
+
+// Pictures are known by the first byte of their key; a row of one, by its only number.
+inline int PictureOf(const store::EmbeddingKey& key) {
+  return static_cast<uint8_t>(key.bytes()[0]);
+}
+inline float RowNumber(int picture, int row) { return 1000.0f * (picture + 1) + row; }
+
 // Drives a Scheduler with its pool and cache at random, beside a slow and obvious model of what the
 // device holds: for each slot a mark of the token that was written there and of all in front of it.
 // Reports what is wrong as GoogleTest failures. Small pools, several tenants, beginnings that are
