@@ -76,6 +76,30 @@ TEST(LocalServerTest, RowsThatWereEvictedAreMadeAgain) {
   }
 }
 
+// A store with room for one picture, more pictures under way than that: what vision has told of
+// stays readable until decode has read it.
+TEST(LocalServerTest, RowsUnderWayAreNotLostInASmallStore) {
+  LocalServerOptions options = SomeOptions();
+  options.embedding_store_bytes = 200 << 10;
+  const auto server = LocalServer::Start(std::move(options)).value();
+  std::vector<std::thread> clients;
+  std::vector<absl::Status> ends(48);
+  for (size_t client = 0; client < 12; ++client) {
+    clients.emplace_back([&, client] {
+      for (size_t i = 4 * client; i < 4 * client + 4; ++i) {
+        const std::string number = std::to_string(100 + i * 7 % 16).substr(1);
+        v1::GenerateRequest request =
+            Question("eval/pictures/0" + number + ".jpg", "What is the price on row 2?");
+        request.mutable_options()->set_max_tokens(2);
+        ends[i] = Ask(*server, request).status();
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (const absl::Status& end : ends) EXPECT_TRUE(end.ok()) << end;
+  EXPECT_LE(server->store().bytes(), 200u << 10);
+}
+
 TEST(LocalServerTest, ConcurrentQuestionsGetTheAnswersTheyGetAlone) {
   const auto server = LocalServer::Start(SomeOptions()).value();
   std::vector<v1::GenerateRequest> requests;
