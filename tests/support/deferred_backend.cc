@@ -16,7 +16,8 @@ constexpr int32_t kPoisonId = 0x5EADBEEF;
 
 class DeferredBackend final : public Backend {
  public:
-  explicit DeferredBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  DeferredBackend(std::unique_ptr<Backend> inner, std::function<absl::Status()> failure)
+      : inner_(std::move(inner)), failure_(std::move(failure)) {}
 
   std::string name() const override { return "deferred " + inner_->name(); }
   MemoryUse memory() const override { return inner_->memory(); }
@@ -105,7 +106,10 @@ class DeferredBackend final : public Backend {
     std::vector<std::function<void(Backend&)>> ops;
     ops.swap(ops_);
     for (const auto& op : ops) op(*inner_);
-    return inner_->Synchronize();
+    if (absl::Status status = inner_->Synchronize(); !status.ok() || failure_ == nullptr) {
+      return status;
+    }
+    return failure_();
   }
 
  private:
@@ -115,13 +119,15 @@ class DeferredBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> inner_;
+  const std::function<absl::Status()> failure_;
   std::vector<std::function<void(Backend&)>> ops_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeDeferredBackend(std::unique_ptr<Backend> inner) {
-  return std::make_unique<DeferredBackend>(std::move(inner));
+std::unique_ptr<Backend> MakeDeferredBackend(std::unique_ptr<Backend> inner,
+                                             std::function<absl::Status()> failure) {
+  return std::make_unique<DeferredBackend>(std::move(inner), std::move(failure));
 }
 
 }  // namespace tessera::testing

@@ -8,8 +8,7 @@
 
 #include "common/base/error.h"
 #include "tests/services/decode/engine/allocation_count.h"
-#include "tests/services/decode/engine/fake_engine.h"
-#include "tests/support/fake_clock.h"
+#include "tests/services/decode/engine/engine_loop_fixture.h"
 
 namespace tessera::decode {
 namespace {
@@ -22,52 +21,13 @@ using testing::PictureRequest;
 using testing::SmallEngine;
 using testing::TextRequest;
 
-// The engine's thread by hand.
-class EngineLoopTest : public ::testing::Test {
- protected:
-  ~EngineLoopTest() override {
-    if (loop_ != nullptr) loop_->EndAll(absl::CancelledError("the test is over"));
-  }
-
-  void Start(const EngineOptions& options, testing::FakeDeviceOptions fake = {}) {
-    // The device plants 3 s in each step.
-    fake.on_forward = [this, on_forward = fake.on_forward](const BatchPlan& plan) {
-      clock_.Advance(absl::Seconds(3));
-      return on_forward == nullptr ? absl::OkStatus() : on_forward(plan);
-    };
-    loop_ = std::make_unique<EngineLoop>(
-        options, testing::MakeFakeDevice(options, pool_, std::move(fake)), clock_,
-        EngineLoop::Hooks{[this](FetchJob job) { jobs_.push_back(std::move(job)); },
-                          [this](Priority) { ++ended_; }});
-  }
-
-  std::shared_ptr<CollectingSink> Submit(Request request) {
-    auto sink = std::make_shared<CollectingSink>();
-    request.sink = sink;
-    if (request.arrival == absl::InfinitePast()) request.arrival = clock_.Now();
-    testing::NameBlocks(request, 4);
-    const auto max_tokens = static_cast<int32_t>(request.max_tokens);
-    loop_->Handle(
-        NewRequest{std::make_unique<ActiveRequest>(++last_id_, std::move(request), max_tokens)});
-    return sink;
-  }
-
-  void Answer(const FetchJob& job, std::vector<store::RecordPtr> records) {
-    loop_->Handle(FetchResult{job.id, job.pictures, std::move(records)});
-  }
-
-  base::ComputePool pool_{1};
-  testing::FakeClock clock_;
-  std::unique_ptr<EngineLoop> loop_;
-  std::vector<FetchJob> jobs_;
-  int ended_ = 0;
-  SequenceId last_id_ = 0;
-};
-
 TEST_F(EngineLoopTest, AWarmDecodeStepAllocatesNothing) {
   EngineOptions options = SmallEngine();
   options.scheduler.stop_ids = {};
-  Start(options, {.on_forward = nullptr, .backend = "cpu", .deferred = false});
+  testing::FakeDeviceOptions fake;
+  fake.backend = "cpu";
+  fake.deferred = false;
+  Start(options, std::move(fake));
   std::vector<std::shared_ptr<CollectingSink>> sinks;
   for (int i = 0; i < 4; ++i) sinks.push_back(Submit(TextRequest(3 + i, 50, i, nullptr)));
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop_->Step());
@@ -176,7 +136,9 @@ TEST_F(EngineLoopTest, DeadlinesNameTheStageTheyHit) {
 }
 
 TEST_F(EngineLoopTest, NonfiniteLogitsEndTheirRequestOnly) {
-  Start(SmallEngine(), {.on_forward = nullptr, .poisoned_id = 33});
+  testing::FakeDeviceOptions fake;
+  fake.poisoned_id = 33;
+  Start(SmallEngine(), std::move(fake));
   auto poisoned = Submit(TextRequest(5, 9, 1, nullptr));
   Request request = TextRequest(5, 9, 2, nullptr);
   request.ids[0] = 33;
@@ -196,10 +158,12 @@ TEST_F(EngineLoopTest, AFailedStepEndsItsRequestsAndTheNextOnesRun) {
   bool fail = true;
   EngineOptions options = SmallEngine();
   options.scheduler.max_sequences = 1;
-  Start(options, {[&fail](const BatchPlan&) {
-          return std::exchange(fail, false) ? absl::ResourceExhaustedError("no workspace")
-                                            : absl::OkStatus();
-        }});
+  testing::FakeDeviceOptions fake;
+  fake.on_forward = [&fail](const BatchPlan&) {
+    return std::exchange(fail, false) ? absl::ResourceExhaustedError("no workspace")
+                                      : absl::OkStatus();
+  };
+  Start(options, std::move(fake));
   auto failed = Submit(TextRequest(5, 9, 1, nullptr));
   auto next = Submit(TextRequest(5, 9, 2, nullptr));
   while (loop_->Step()) {

@@ -111,7 +111,9 @@ decode::EngineDevice MakeFakeDevice(const decode::EngineOptions& options, base::
   CHECK(backend.ok());
   decode::EngineDevice device;
   device.backend = *std::move(backend);
-  if (fake.deferred) device.backend = MakeDeferredBackend(std::move(device.backend));
+  if (fake.deferred) {
+    device.backend = MakeDeferredBackend(std::move(device.backend), std::move(fake.device_status));
+  }
   kernels::KvCacheSpec spec;
   spec.layers = 1;
   spec.kv_heads = 1;

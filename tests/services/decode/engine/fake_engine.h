@@ -54,6 +54,7 @@ class FakeModel final : public decode::StepModel {
 
 struct FakeDeviceOptions {
   std::function<absl::Status(const decode::BatchPlan&)> on_forward;  // as FakeModel's
+  std::function<absl::Status()> device_status;  // what Synchronize says; only where deferred
   int32_t poisoned_id = -2;
   const char* backend = "reference";  // the oracle may allocate in a step, "cpu" may not
   bool deferred = true;               // false: the backend as it is
