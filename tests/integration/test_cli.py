@@ -74,6 +74,17 @@ class UsageTest(unittest.TestCase):
             done = subprocess.run([BINARY, "inspect", str(MODEL)], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 1)
 
+    def test_a_reader_that_has_gone_is_a_failure_and_no_signal(self):
+        import os
+        import subprocess
+        from harness import BINARY
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([BINARY, "inspect", str(MODEL)], stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"could not be written", done.stderr)
+
     def test_a_pipe_is_not_waited_for(self):
         import os
         with tempfile.TemporaryDirectory() as folder:
@@ -95,6 +106,32 @@ class UsageTest(unittest.TestCase):
             code, _, err = run("serve", "--model", empty)
             self.assertEqual(code, 1)
             self.assertIn("config.json", err)
+
+
+class ServeOutputTest(unittest.TestCase):
+    def test_a_server_outlives_the_reader_of_its_output(self):
+        import subprocess
+        from harness import BINARY
+        server = subprocess.Popen(
+            [BINARY, "serve", "--model", str(MODEL), "--grpc_address", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            address = ""
+            for line in server.stdout:
+                address = line.split()[1] if line.split()[:1] == ["gRPC"] else address
+                if line.strip() == "ready":
+                    break
+            server.stdout.close()
+            for _ in range(2):
+                code, out, err = run("ask", "--address", address, "--image", PICTURE,
+                                     "What is the price on row 2?")
+                self.assertEqual((code, out.strip()), (0, "37"), err)
+            server.terminate()
+            # What it says at its end is lost, which is a failure; a signal would be negative.
+            self.assertGreaterEqual(server.wait(60), 0)
+        finally:
+            server.kill()
+            server.wait()
 
 
 class AskTest(unittest.TestCase):

@@ -128,7 +128,30 @@ class ErrorTest(Base):
         details = self.details(error)
         self.assertEqual(details["ErrorInfo"].reason, "IMAGE_FORMAT")
         self.assertEqual(details["ErrorInfo"].domain, "tessera")
-        self.assertTrue(details["BadRequest"].field_violations[0].field.startswith("messages"))
+        self.assertEqual(details["BadRequest"].field_violations[0].field, "messages[0].parts[0].image")
+
+    def test_a_fault_names_its_place(self):
+        def turn(role, *parts):
+            return types_pb2.Message(role=role, parts=parts)
+
+        def text(words):
+            return types_pb2.Part(text=words)
+
+        picture = request(None, PICTURE).messages[0].parts[0]
+        for turns, field, reason in [
+                ([turn("nobody", text("x"))], "messages[0].role", "UNSUPPORTED_ROLE"),
+                ([turn("user", text("x")), turn("assistant", text("y"), picture), turn("user", text("z"))],
+                 "messages[1].parts[1].image", "IMAGE_NOT_SUPPORTED"),
+                ([turn("system", picture, text("y")), turn("user", text("z"))],
+                 "messages[0].parts[0].image", "IMAGE_NOT_SUPPORTED"),
+                ([turn("user", text("x"), text("y" * (2 << 20)))],
+                 "messages[0].parts[1].text", "CONTEXT_TOO_LONG")]:
+            error = self.refused(self.stub.Generate, gateway_pb2.GenerateRequest(messages=turns))
+            self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            details = self.details(error)
+            self.assertEqual(details["ErrorInfo"].reason, reason, error.details())
+            self.assertEqual(details["BadRequest"].field_violations[0].field, field)
+            self.assertIn(field, error.details())
 
     def test_every_wrong_parameter_names_its_field(self):
         for options, field in [({"top_p": 7}, "options.top_p"), ({"temperature": -1}, "options.temperature"),
@@ -191,8 +214,8 @@ class ErrorTest(Base):
         # messages { role: "user" parts { text: "\xff" } }
         body = b"\x12\x0d\x0a\x04user\x12\x05\x0a\x03a\xffb"
         error = self.refused(raw, body)
-        # gRPC parses before we are asked; its callback API in 1.51 answers UNIMPLEMENTED, others INTERNAL.
-        self.assertIn(error.code(), (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNIMPLEMENTED))
+        self.assertEqual(error.code(), grpc.StatusCode.INTERNAL)
+        self.assertIn("UTF-8", error.details())
         self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE)).text.strip(), "37")
 
     def test_a_short_deadline_is_kept(self):
@@ -229,6 +252,40 @@ class MemoryTest(Base):
                 call()
             # What one call may keep is far below the 30 kB that a lost call object takes.
             self.assertLess((self.resident() - before) / 400, 16, name)
+
+
+class UploadMemoryTest(Base):
+    flags = ("--max_upload_bytes", "16MiB", "--max_image_bytes", "8MiB")
+
+    resident = MemoryTest.resident
+
+    def test_uploads_that_never_end_hold_no_more_than_their_budget(self):
+        release = threading.Event()
+
+        def unfinished():
+            for _ in range(8):
+                yield gateway_pb2.UploadImageRequest(data=b"x" * (1 << 20))
+            release.wait(60)
+
+        self.stub.UploadImage(iter([gateway_pb2.UploadImageRequest(data=PICTURE)]))
+        before = self.resident()
+        calls = [self.stub.UploadImage.future(unfinished()) for _ in range(60)]  # 480 MiB in all
+        refused = threading.Semaphore(0)
+        for call in calls:
+            call.add_done_callback(lambda _: refused.release())
+        try:
+            # The budget holds two of them; all others are told to come again.
+            for _ in range(58):
+                self.assertTrue(refused.acquire(timeout=60))
+            # The budget, its copies, and of each call the message of 1 MiB that it had on its way.
+            self.assertLess((self.resident() - before) / 1024, 240)
+        finally:
+            release.set()
+            for call in calls:
+                call.cancel()
+        codes = {call.code() for call in calls}
+        self.assertEqual(codes, {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED})
+        self.assertEqual(self.stub.Generate(request(QUESTION, PICTURE), timeout=60).text.strip(), "37")
 
 
 class OperationsTest(Base):
