@@ -1,97 +1,115 @@
 #include "tools/flags.h"
 
-#include <array>
-#include <cmath>
+#include <type_traits>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "common/base/bytes.h"
 
 namespace tessera::tools {
 namespace {
 
-struct Unit {
-  const char* suffix;
-  double bytes;
-};
-constexpr std::array<Unit, 9> kUnits = {{{"KiB", 1024.0},
-                                         {"MiB", 1048576.0},
-                                         {"GiB", 1073741824.0},
-                                         {"TiB", 1099511627776.0},
-                                         {"KB", 1e3},
-                                         {"MB", 1e6},
-                                         {"GB", 1e9},
-                                         {"TB", 1e12},
-                                         {"B", 1.0}}};
+absl::Status NotA(absl::string_view what, const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is no ", what));
+}
+
+template <typename T>
+FlagValue Number(T& target, absl::string_view type, absl::string_view what,
+                 bool (*parse)(absl::string_view, T*)) {
+  return {.type = std::string(type),
+          .text = absl::StrCat(target),
+          .set = [&target, what, parse](const std::string& text) {
+            T value;
+            if (!parse(text, &value)) return NotA(what, text);
+            target = value;
+            return absl::OkStatus();
+          }};
+}
+
+template <typename T>
+FlagValue Whole(T& target) {
+  const absl::string_view what =
+      std::is_signed_v<T> ? "whole number of this size" : "whole number from 0 of this size";
+  return Number<T>(target, std::is_signed_v<T> ? "INT" : "UINT", what,
+                   [](absl::string_view text, T* value) { return absl::SimpleAtoi(text, value); });
+}
+
+FlagValue Text(std::string& target, bool empty_ok) {
+  return {.type = "TEXT",
+          .text = target,
+          .empty_ok = empty_ok,
+          .set = [&target](const std::string& text) {
+            target = text;
+            return absl::OkStatus();
+          }};
+}
 
 }  // namespace
 
-absl::StatusOr<size_t> ParseBytes(const std::string& text) {
-  std::string number = text;
-  double scale = 1;
-  for (const Unit& unit : kUnits) {
-    const std::string suffix = unit.suffix;
-    if (text.size() > suffix.size() &&
-        text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0) {
-      number = text.substr(0, text.size() - suffix.size());
-      scale = unit.bytes;
-      break;
-    }
-  }
-  double value = 0;
-  if (!absl::SimpleAtod(number, &value) || !(value >= 0) || value * scale > 1e18) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\" is no size: write bytes, or a number with KiB, MiB or GiB"));
-  }
-  return static_cast<size_t>(value * scale);
+FlagValue Value(std::string& target) { return Text(target, false); }
+FlagValue ValueOrEmpty(std::string& target) { return Text(target, true); }
+FlagValue Value(int32_t& target) { return Whole(target); }
+FlagValue Value(int64_t& target) { return Whole(target); }
+FlagValue Value(uint32_t& target) { return Whole(target); }
+FlagValue Value(uint64_t& target) { return Whole(target); }
+FlagValue Value(float& target) { return Number(target, "FLOAT", "number", absl::SimpleAtof); }
+FlagValue Value(double& target) { return Number(target, "FLOAT", "number", absl::SimpleAtod); }
+
+FlagValue Value(bool& target) {
+  return OneOf<bool>(target, {{"true", true}, {"false", false}, {"1", true}, {"0", false}});
 }
 
-std::string BytesText(size_t bytes) {
-  if (bytes >= (size_t{1} << 30)) return absl::StrFormat("%.2f GiB", bytes / 1073741824.0);
-  if (bytes >= (size_t{1} << 20)) return absl::StrFormat("%.1f MiB", bytes / 1048576.0);
-  if (bytes >= (size_t{1} << 10)) return absl::StrFormat("%.1f KiB", bytes / 1024.0);
-  return absl::StrCat(bytes, " B");
+FlagValue OnOff(bool& target) { return OneOf<bool>(target, {{"on", true}, {"off", false}}); }
+
+FlagValue Value(absl::Duration& target) {
+  return {.type = "TIME",
+          .text = absl::FormatDuration(target),
+          .set = [&target](const std::string& text) {
+            absl::Duration value;
+            if (!absl::ParseDuration(text, &value) || value < absl::ZeroDuration()) {
+              return NotA("time: write 800ms, 30s or 2m", text);
+            }
+            target = value;
+            return absl::OkStatus();
+          }};
+}
+
+FlagValue Bytes(size_t& target) {
+  return {
+      .type = "BYTES", .text = base::BytesText(target), .set = [&target](const std::string& text) {
+        const absl::StatusOr<size_t> bytes = base::ParseBytes(text);
+        if (bytes.ok()) target = *bytes;
+        return bytes.status();
+      }};
+}
+
+FlagValue Budget(base::MemoryBudget& target) {
+  return {.type = "BYTES", .text = target.Text(), .set = [&target](const std::string& text) {
+            const absl::StatusOr<base::MemoryBudget> budget = base::ParseMemoryBudget(text);
+            if (budget.ok()) target = *budget;
+            return budget.status();
+          }};
 }
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("TESSERA_", absl::AsciiStrToUpper(flag));
 }
 
-CLI::Option* AddBytesFlag(CLI::App& app, const std::string& name, size_t& target,
-                          const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          "--" + name,
-          [&target, name](const std::string& text) {
-            const absl::StatusOr<size_t> bytes = ParseBytes(text);
-            if (!bytes.ok())
-              throw CLI::ValidationError("--" + name, std::string(bytes.status().message()));
-            target = *bytes;
-          },
-          help)
-      ->envname(EnvironmentName(name))
-      ->default_str(BytesText(target))
-      ->type_name("BYTES");
+CLI::Option* AddFlag(CLI::App& app, const Flag& flag) {
+  const std::string name = "--" + flag.name;
+  const auto set = [name, value = flag.value](const std::string& text) {
+    const absl::Status status = text.empty() && !value.empty_ok
+                                    ? absl::InvalidArgumentError("it must not be empty")
+                                    : value.set(text);
+    if (!status.ok()) throw CLI::ValidationError(name, std::string(status.message()));
+  };
+  return app.add_option_function<std::string>(name, set, flag.help)
+      ->envname(EnvironmentName(flag.name))
+      ->default_str(flag.value.text)
+      ->type_name(flag.value.type);
 }
 
-CLI::Option* AddDurationFlag(CLI::App& app, const std::string& name, absl::Duration& target,
-                             const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          "--" + name,
-          [&target, name](const std::string& text) {
-            absl::Duration value;
-            if (!absl::ParseDuration(text, &value) || value < absl::ZeroDuration()) {
-              throw CLI::ValidationError("--" + name,
-                                         "\"" + text + "\" is no time: write 800ms, 30s or 2m");
-            }
-            target = value;
-          },
-          help)
-      ->envname(EnvironmentName(name))
-      ->default_str(absl::FormatDuration(target))
-      ->type_name("TIME");
+void AddFlags(CLI::App& app, const std::vector<Flag>& flags) {
+  for (const Flag& flag : flags) AddFlag(app, flag);
 }
 
 }  // namespace tessera::tools

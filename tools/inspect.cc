@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/bytes.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
@@ -18,7 +19,6 @@
 #include "services/vision/image/image.h"
 #include "services/vision/image/quality.h"
 #include "services/vision/preprocess/preprocess.h"
-#include "tools/flags.h"
 
 namespace tessera::tools {
 namespace {
@@ -39,8 +39,9 @@ void PrintDecoder(const decode::ModelSummary& model, std::ostream& out) {
       "decoder", d.layers, d.hidden_size, d.heads, d.kv_heads, d.head_dim, d.intermediate_size,
       d.vocab_size, model.tied_head ? ", tied head" : "");
   out << absl::StreamFormat("%-22s %d tokens\n", "context", d.max_position_embeddings);
-  out << absl::StreamFormat("%-22s %d f16, %d f32\n", "KV bytes per token",
-                            model.kv_bytes_per_token_f16, model.kv_bytes_per_token_f32);
+  out << absl::StreamFormat("%-22s %d f16, %d int8, %d f32\n", "KV bytes per token",
+                            model.kv_bytes_per_token_f16, model.kv_bytes_per_token_int8,
+                            model.kv_bytes_per_token_f32);
 }
 
 void PrintVision(const std::string& dir, std::vector<std::string>& unsupported, std::ostream& out) {
@@ -91,7 +92,7 @@ absl::Status InspectModel(const std::string& dir, std::ostream& out) {
                             model.other_parameters);
   out << absl::StreamFormat("%-22s %d tensors, %s, %s\n", "weights", model.tensors,
                             absl::StrJoin(model.element_types, " "),
-                            BytesText(static_cast<size_t>(model.weight_bytes)));
+                            base::BytesText(static_cast<size_t>(model.weight_bytes)));
   PrintList(out, "warning", model.warnings);
   PrintList(out, "unused tensor", model.unused_tensors);
   if (unsupported.empty()) unsupported.push_back("nothing: this model can be served");
@@ -134,7 +135,7 @@ absl::Status InspectImage(const InspectOptions& options, std::ostream& out) {
   ASSIGN_OR_RETURN(const vision::RgbImage image, vision::DecodeImage(bytes, limits));
   out << absl::StreamFormat("%-22s %s, %d channels of %d bits%s, %s\n", "format",
                             std::string(vision::Name(header.format)), header.channels, header.bits,
-                            header.alpha ? ", alpha" : "", BytesText(bytes.size()));
+                            header.alpha ? ", alpha" : "", base::BytesText(bytes.size()));
   out << absl::StreamFormat("%-22s %d x %d\n", "size", header.width, header.height);
   out << absl::StreamFormat("%-22s %d (stored %d x %d)\n", "orientation", header.orientation,
                             header.stored_width, header.stored_height);

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -8,6 +10,9 @@
 #include "common/base/error.h"
 #include "tools/ask.h"
 #include "tools/bench_kernel.h"
+#include "tools/bench_schedule.h"
+#include "tools/bench_serve.h"
+#include "tools/environment.h"
 #include "tools/flags.h"
 #include "tools/inspect.h"
 #include "tools/serve.h"
@@ -17,6 +22,15 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
+
+struct Options {
+  ServeOptions serve;
+  AskOptions ask;
+  InspectOptions inspect;
+  KernelBenchOptions kernel;
+  ScheduleBenchOptions schedule;
+  ServeBenchOptions load;
+};
 
 // A bad flag is wrong usage, whoever noticed it; all else has failed, output that got lost too.
 int Report(const absl::Status& status) {
@@ -42,16 +56,18 @@ std::vector<std::string> ChangedFlags(const CLI::App& app) {
 
 void AddServe(CLI::App& app, ServeOptions& options) {
   options.server.grpc_address = "127.0.0.1:9000";
-  AddFlag(app, "model", options.server.model_dir, "model directory")->required();
-  AddFlag(app, "grpc_address", options.server.grpc_address, "host:port, port 0 takes a free one");
-  AddFlag(app, "reflection", options.server.reflection, "gRPC reflection");
-  AddDurationFlag(app, "drain_timeout", options.drain_timeout, "for running requests at the end");
+  AddFlag(app, {"model", Value(options.server.model_dir), "model directory"})->required();
+  AddFlags(
+      app,
+      {{"grpc_address", Value(options.server.grpc_address), "host:port, port 0 takes a free one"},
+       {"reflection", Value(options.server.reflection), "gRPC reflection"},
+       {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
   AddServiceFlags(app, options);
 }
 
 void AddAsk(CLI::App& app, AskOptions& options) {
-  CLI::Option* address = AddFlag(app, "address", options.address, "server to ask");
-  AddFlag(app, "model", options.serve.server.model_dir, "answer in this process instead")
+  CLI::Option* address = AddFlag(app, {"address", Value(options.address), "server to ask"});
+  AddFlag(app, {"model", Value(options.serve.server.model_dir), "answer in this process instead"})
       ->excludes(address);
   app.add_option("--image", options.images, "picture; may be repeated")
       ->allow_extra_args(false)
@@ -59,52 +75,140 @@ void AddAsk(CLI::App& app, AskOptions& options) {
   app.add_option("question", options.question, "the question; - reads standard input")->required();
   app.add_flag("--json", options.json, "print one object");
   app.add_flag("--receipt", options.receipt, "print what the answer cost");
-  app.add_option("--session", options.session, "routing hint");
-  app.add_option("--max_tokens", options.max_tokens, "tokens of the answer at most");
-  app.add_option("--temperature", options.temperature, "0 is greedy");
-  app.add_option("--seed", options.seed, "draws with one seed repeat");
   app.add_option("--stop", options.stop, "text that ends the answer; may be repeated")
       ->allow_extra_args(false);
-  AddDurationFlag(app, "timeout", options.timeout, "for the whole answer");
+  AddFlags(app, {{"session", ValueOrEmpty(options.session), "routing hint"},
+                 {"max_tokens", Value(options.max_tokens), "tokens of the answer at most"},
+                 {"temperature", Value(options.temperature), "0 is greedy"},
+                 {"seed", Value(options.seed), "draws with one seed repeat"},
+                 {"timeout", Value(options.timeout), "for the whole answer"}});
   AddServiceFlags(app, options.serve);
+}
+
+void AddSchedule(CLI::App& app, ScheduleBenchOptions& options) {
+  AddFlag(app, {"profile", Value(options.profile), "file with the device's step times"})
+      ->required();
+  app.add_flag("--json", options.json, "print one object");
+  TraceOptions& make = options.make;
+  AddFlags(
+      app,
+      {{"trace", ValueOrEmpty(options.trace), "file of sessions, one JSON object a line"},
+       {"arrivals",
+        OneOf(make.arrivals, {{"together", Arrivals::kTogether},
+                              {"poisson", Arrivals::kPoisson},
+                              {"bursts", Arrivals::kBursts}}),
+        "of sessions, without a trace"},
+       {"sessions", Value(make.sessions), "of the made trace"},
+       {"rate", Value(make.rate), "sessions a second"},
+       {"burst", Value(make.burst), "sessions that arrive together"},
+       {"pictures", Value(make.pictures), "different ones; 0: one for each session"},
+       {"tenants", Value(make.tenants), "that share the device"},
+       {"rows", Value(make.rows), "of a picture; 0: text only"},
+       {"turns", Value(make.turns), "of a session"},
+       {"question_tokens", Value(make.question_tokens), "of a turn"},
+       {"answer_tokens", Value(make.answer_tokens), "of a turn"},
+       {"think_seconds", Value(make.think_seconds), "between an answer and the next question"},
+       {"seed", Value(make.seed), "equal seeds make equal traces"},
+       {"max_batch_tokens", Value(options.max_batch_tokens), "of one step"},
+       {"max_sequences", Value(options.max_sequences), "in one step"},
+       {"block_size", Value(options.block_size), "tokens of a KV block"},
+       {"context_tokens", Value(options.context_tokens), "of prompt and answer"},
+       {"kv_cache_bytes", Bytes(options.kv_cache_bytes), "of the device's memory"},
+       {"prefix_cache", OnOff(options.prefix_cache), "keep blocks for prompts that begin alike"}});
+}
+
+void AddLoad(CLI::App& app, ServeBenchOptions& options) {
+  AddFlag(app, {"questions", Value(options.questions),
+                "file, one JSON object a line: {\"image\": FILE, \"question\": TEXT}"})
+      ->required();
+  app.add_flag("--json", options.json, "print one object");
+  app.add_flag("--upload", options.load.by_handle, "upload pictures ahead, then name their handle");
+  LoadOptions& load = options.load;
+  AddFlags(app, {{"address", Value(options.address), "of the server"},
+                 {"sessions", Value(load.sessions), "conversations, each about one picture"},
+                 {"turns", Value(load.turns), "questions of a session"},
+                 {"concurrency", Value(load.concurrency), "sessions at a time, at most"},
+                 {"rate", Value(load.rate), "sessions begun a second; 0: when one has ended"},
+                 {"max_tokens", Value(load.max_tokens), "of an answer at most"},
+                 {"timeout", Value(load.timeout), "of a request"},
+                 {"seed", Value(load.seed), "of arrivals and session names"},
+                 {"warmup", Value(options.warmup), "sessions before, not counted"},
+                 {"server_process", Value(options.server_process),
+                  "whose peak memory is told; 0: found by its port on this machine"}});
+}
+
+// CLI11 would read the variables of commands that were not called, and refuse bad ones of theirs;
+// it does not where a command has such a callback.
+void ReadOwnVariablesOnly(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->parse_complete_callback([] {});
+    ReadOwnVariablesOnly(*command);
+  }
+}
+
+// The commands and their flags.
+void AddCommands(CLI::App& app, Options& options) {
+  AddServe(*app.add_subcommand("serve", "run gateway, vision and decode in one process"),
+           options.serve);
+  AddAsk(*app.add_subcommand("ask", "ask a question about pictures"), options.ask);
+  CLI::App* inspect = app.add_subcommand("inspect", "show a model directory or a picture");
+  inspect->add_option("path", options.inspect.path, "model directory or picture")->required();
+  AddFlag(*inspect,
+          {"model", Value(options.inspect.model), "for a picture: count this model's rows"});
+  CLI::App* bench = app.add_subcommand("bench", "measure");
+  bench->require_subcommand(1);
+  AddFlags(*bench->add_subcommand("kernel", "kernels beside the machine's measured rates"),
+           {{"device", Value(options.kernel.device), "cpu or reference"},
+            {"threads", Value(options.kernel.threads), "0: what the machine grants"}});
+  AddLoad(*bench->add_subcommand("serve", "questions about pictures to a running server"),
+          options.load);
+  CLI::App& schedule = *bench->add_subcommand(
+      "schedule", "the decode scheduler over a made-up device and a trace, in milliseconds");
+  AddSchedule(schedule, options.schedule);
+  ReadOwnVariablesOnly(app);
+}
+
+int Run(CLI::App& app, Options& options) {
+  const CLI::App& command = *app.get_subcommands().front();
+  if (command.get_name() == "serve") {
+    return Report(Serve(options.serve, ChangedFlags(command), std::cout));
+  }
+  if (command.get_name() == "ask") {
+    options.ask.local = !options.ask.serve.server.model_dir.empty();
+    options.ask.has_seed = command.get_option("--seed")->count() > 0;
+    return Report(Ask(options.ask, std::cin, std::cout));
+  }
+  if (command.get_name() == "inspect") return Report(Inspect(options.inspect, std::cout));
+  const std::string bench = command.get_subcommands().front()->get_name();
+  if (bench == "serve") return Report(RunServeBench(options.load, std::cout, std::cerr));
+  if (bench == "schedule") {
+    return Report(RunScheduleBench(options.schedule, std::cout));
+  }
+  return Report(RunKernelBench(options.kernel, std::cout));
 }
 
 int Main(int argc, char** argv) {
   CLI::App app("Tessera answers questions about pictures.", "tessera");
   app.require_subcommand(1);
   app.set_version_flag("--version", "tessera 0.1.0");
-  ServeOptions serve;
-  AskOptions ask;
-  InspectOptions inspect;
-  KernelBenchOptions kernel;
-  CLI::App* serve_app =
-      app.add_subcommand("serve", "run gateway, vision and decode in one process");
-  AddServe(*serve_app, serve);
-  CLI::App* ask_app = app.add_subcommand("ask", "ask a question about pictures");
-  AddAsk(*ask_app, ask);
-  CLI::App* inspect_app = app.add_subcommand("inspect", "show a model directory or a picture");
-  inspect_app->add_option("path", inspect.path, "model directory or picture")->required();
-  AddFlag(*inspect_app, "model", inspect.model, "for a picture: count this model's rows");
-  CLI::App* bench_app = app.add_subcommand("bench", "measure");
-  bench_app->require_subcommand(1);
-  CLI::App* kernel_app =
-      bench_app->add_subcommand("kernel", "kernels beside the machine's measured rates");
-  AddFlag(*kernel_app, "device", kernel.device, "cpu or reference");
-  AddFlag(*kernel_app, "threads", kernel.threads, "0: what the machine grants");
-  serve.program = argv[0];
+  Options options;
+  options.serve.program = argv[0];
+  AddCommands(app, options);
+  const Environment environment = OurVariables(environ);
+  for (const std::string& line : UnknownVariables(app, environment)) {
+    std::cerr << "tessera: warning: " << line << "\n";
+  }
   try {
     app.parse(argc, argv);
+    ApplyEmptyVariables(app, environment);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
+    if (app.exit(error) == 0) return 0;
+    for (const std::string& name : EmptyVariables(app, environment)) {
+      std::cerr << "tessera: the variable " << name << " is set, but empty\n";
+    }
+    return kWrongUsage;
   }
-  if (serve_app->parsed()) return Report(Serve(serve, ChangedFlags(*serve_app), std::cout));
-  if (ask_app->parsed()) {
-    ask.local = !ask.serve.server.model_dir.empty();
-    ask.has_seed = ask_app->get_option("--seed")->count() > 0;
-    return Report(Ask(ask, std::cin, std::cout));
-  }
-  if (inspect_app->parsed()) return Report(Inspect(inspect, std::cout));
-  return Report(RunKernelBench(kernel, std::cout));
+  return Run(app, options);
 }
 
 }  // namespace

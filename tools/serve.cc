@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/base/error.h"
+#include "common/base/bytes.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "tools/flags.h"
@@ -18,74 +18,92 @@ namespace tessera::tools {
 namespace {
 
 constexpr int kReportSeconds = 10;
+constexpr int kMaxSide = 1'000'000;
+constexpr int64_t kMaxPixels = 1'000'000'000'000;
 
-absl::Status BadFlag(const std::string& flag, const std::string& value,
-                     const std::string& supported) {
-  return base::BadField(flag, "BAD_OPTION",
-                        absl::StrCat("--", flag, " is \"", value, "\"; supported: ", supported));
+// f16 or f32.
+FlagValue FloatType(DType& target) {
+  return OneOf<DType>(target, {{"f16", DType::kF16}, {"f32", DType::kF32}});
 }
 
-// NaN fails every comparison: a threshold that is none would never refuse.
-absl::Status CheckLimits(const vision::QualityLimits& limits, const std::string& prefix) {
-  const std::pair<const char*, double> values[] = {{"_sharpness", limits.blur_sharpness},
-                                                   {"_exposure", limits.darker_than},
-                                                   {"_brightness", limits.brighter_than},
-                                                   {"_contrast", limits.flat_contrast},
-                                                   {"_side", limits.small_side}};
-  for (const auto& [name, value] : values) {
-    if (!(value >= 0 && value < 1e9)) {
-      return BadFlag(prefix + name, absl::StrCat(value), "numbers from 0 to 1e9");
-    }
-  }
-  return absl::OkStatus();
-}
+// A limit of the picture's quality; NaN would never refuse.
+FlagValue Limit(double& target) { return Within(target, 0.0, 1e9); }
 
-void AddVisionFlags(CLI::App& app, ServeOptions& options) {
+std::vector<Flag> VisionFlags(ServeOptions& options) {
   vision::VisionOptions& vision = options.server.vision;
-  AddFlag(app, "vision_device", options.vision_device, "device of the vision service [--device]");
-  AddFlag(app, "embedding_dtype", options.embedding_dtype, "dtype of stored rows: f16 or f32");
-  AddFlag(app, "quality_gate", options.quality_gate, "on: bad pictures are warned of or refused");
   vision::QualityLimits& refuse = vision.quality_thresholds.refuse;
   vision::QualityLimits& warn = vision.quality_thresholds.warn;
-  AddFlag(app, "quality_refuse_sharpness", refuse.blur_sharpness, "refuse below (blur)");
-  AddFlag(app, "quality_refuse_exposure", refuse.darker_than, "refuse below (dark)");
-  AddFlag(app, "quality_refuse_brightness", refuse.brighter_than, "refuse above (bright)");
-  AddFlag(app, "quality_refuse_contrast", refuse.flat_contrast, "refuse below (flat)");
-  AddFlag(app, "quality_refuse_side", refuse.small_side, "refuse below (small), pixels");
-  AddFlag(app, "quality_warn_sharpness", warn.blur_sharpness, "warn below (blur)");
-  AddFlag(app, "quality_warn_exposure", warn.darker_than, "warn below (dark)");
-  AddFlag(app, "quality_warn_brightness", warn.brighter_than, "warn above (bright)");
-  AddFlag(app, "quality_warn_contrast", warn.flat_contrast, "warn below (flat)");
-  AddFlag(app, "quality_warn_side", warn.small_side, "warn below (small), pixels");
-  AddFlag(app, "max_image_pixels", vision.image_limits.max_pixels, "of one picture, decoded");
-  AddFlag(app, "max_image_side", vision.image_limits.max_side, "pixels of the longer side");
-  AddFlag(app, "max_pending_images", vision.max_pending_images, "waiting to be encoded");
+  vision::ImageLimits& limits = vision.image_limits;
+  return {
+      {"vision_device", ValueOrEmpty(options.vision_device), "of the vision service [--device]"},
+      {"embedding_dtype", FloatType(vision.embedding_dtype), "dtype of stored rows: f16 or f32"},
+      {"quality_gate", OnOff(vision.quality_gate), "on: bad pictures are warned of or refused"},
+      {"quality_refuse_sharpness", Limit(refuse.blur_sharpness), "refuse below (blur)"},
+      {"quality_refuse_exposure", Limit(refuse.darker_than), "refuse below (dark)"},
+      {"quality_refuse_brightness", Limit(refuse.brighter_than), "refuse above (bright)"},
+      {"quality_refuse_contrast", Limit(refuse.flat_contrast), "refuse below (flat)"},
+      {"quality_refuse_side", Within(refuse.small_side, 0, kMaxSide),
+       "refuse below (small), pixels"},
+      {"quality_warn_sharpness", Limit(warn.blur_sharpness), "warn below (blur)"},
+      {"quality_warn_exposure", Limit(warn.darker_than), "warn below (dark)"},
+      {"quality_warn_brightness", Limit(warn.brighter_than), "warn above (bright)"},
+      {"quality_warn_contrast", Limit(warn.flat_contrast), "warn below (flat)"},
+      {"quality_warn_side", Within(warn.small_side, 0, kMaxSide), "warn below (small), pixels"},
+      {"max_image_pixels", Within(limits.max_pixels, int64_t{1}, kMaxPixels), "of one, decoded"},
+      {"max_image_side", Within(limits.max_side, 1, kMaxSide), "pixels of the longer side"},
+      {"max_pending_images", Value(vision.max_pending_images), "waiting to be encoded"},
+  };
 }
 
-void AddDecodeFlags(CLI::App& app, ServeOptions& options) {
+std::vector<Flag> DecodeFlags(ServeOptions& options) {
   decode::DecodeOptions& decode = options.server.decode;
-  AddBytesFlag(app, "kv_cache_bytes", decode.kv_cache_bytes, "device memory of the KV cache");
-  AddFlag(app, "kv_cache_dtype", options.kv_cache_dtype, "f16 or f32");
-  AddFlag(app, "block_size", decode.block_size, "tokens of a KV block");
-  AddFlag(app, "max_batch_tokens", decode.max_batch_tokens, "of one step");
-  AddFlag(app, "max_sequences", decode.max_sequences, "answered at a time");
-  AddFlag(app, "max_waiting", decode.max_waiting, "requests that wait for a place");
+  return {
+      {"kv_cache_bytes", Budget(decode.kv_cache_bytes),
+       "device memory of the KV cache; or a share of what is free, such as 40%"},
+      {"kv_cache_dtype",
+       OneOf<DType>(decode.kv_cache_dtype,
+                    {{"f16", DType::kF16}, {"int8", DType::kI8}, {"f32", DType::kF32}}),
+       "f16, int8 or f32"},
+      {"kv_cache_zero_point", OnOff(decode.kv_cache_zero_point), "of int8, beside the scale"},
+      {"prefix_cache", OnOff(decode.prefix_cache), "keep KV blocks for prompts that begin alike"},
+      {"prefix_cache_bytes", Bytes(decode.prefix_cache_bytes), "of these, at most"},
+      {"block_size", Value(decode.block_size), "tokens of a KV block"},
+      {"max_batch_tokens", Value(decode.max_batch_tokens), "of one step"},
+      {"max_sequences", Value(decode.max_sequences), "answered at a time"},
+      {"max_waiting", Value(decode.max_waiting), "requests that wait for a place"},
+      {"max_ahead", Value(decode.max_ahead), "pictures read ahead of questions at a time"},
+      {"slow_client_timeout", Value(decode.slow_client_timeout),
+       "an answer that nobody reads for so long is aborted"},
+  };
 }
 
-void AddGatewayFlags(CLI::App& app, ServeOptions& options) {
+std::vector<Flag> GatewayFlags(ServeOptions& options) {
   gateway::GatewayOptions& gateway = options.server.gateway;
-  AddFlag(app, "model_name", options.server.model_name, "name that clients use [directory's]");
-  AddFlag(app, "quality_warning", gateway.quality_warning,
-          "text put behind the question when a picture's quality is low");
-  AddBytesFlag(app, "max_image_bytes", gateway.max_image_bytes, "of one encoded picture");
-  AddBytesFlag(app, "max_message_bytes", gateway.max_message_bytes, "of one request");
-  AddBytesFlag(app, "max_upload_bytes", gateway.max_upload_bytes, "of all uploads under way");
-  AddFlag(app, "max_images", gateway.max_images, "of one request");
-  AddFlag(app, "max_requests", gateway.max_requests, "in flight");
-  AddDurationFlag(app, "deadline_cap", gateway.deadline_cap, "a longer deadline becomes this");
-  AddDurationFlag(app, "handle_ttl", gateway.handle_ttl, "life of an image handle");
-  AddFlag(app, "image_handle_key_file", options.server.image_handle_key_file,
-          "key of image handles [a fresh one]");
+  return {
+      {"model_name", ValueOrEmpty(options.server.model_name), "that clients use [directory's]"},
+      {"quality_warning", ValueOrEmpty(gateway.quality_warning),
+       "text put behind the question when a picture's quality is low"},
+      {"max_image_bytes", Bytes(gateway.max_image_bytes), "of one encoded picture"},
+      {"max_message_bytes", Bytes(gateway.max_message_bytes), "of one request"},
+      {"max_upload_bytes", Bytes(gateway.max_upload_bytes), "of all uploads under way"},
+      {"max_images", Value(gateway.max_images), "of one request"},
+      {"max_requests", Value(gateway.max_requests), "in flight"},
+      {"deadline_cap", Value(gateway.deadline_cap), "a longer deadline becomes this"},
+      {"handle_ttl", Value(gateway.handle_ttl), "life of an image handle"},
+      {"image_handle_key_file", ValueOrEmpty(options.server.image_handle_key_file),
+       "key of image handles [a fresh one]"},
+  };
+}
+
+std::vector<Flag> CommonFlags(ServeOptions& options) {
+  LocalServerOptions& server = options.server;
+  return {
+      {"device", Value(options.device), "cpu or reference"},
+      {"threads", Value(server.threads), "of the compute pool [what the machine grants]"},
+      {"embedding_store", OneOf<std::string>(options.embedding_store, {{"memory", "memory"}}),
+       "memory"},
+      {"embedding_store_bytes", Bytes(server.embedding_store_bytes), "rows kept in memory"},
+  };
 }
 
 void PrintReport(const LocalServer& server, const ServeOptions& options,
@@ -98,10 +116,10 @@ void PrintReport(const LocalServer& server, const ServeOptions& options,
       << (changed_flags.empty() ? "none" : absl::StrJoin(changed_flags, " ")) << "\n";
   out << "  model           " << model.model() << " (" << model.family() << ", context "
       << model.context_tokens() << " tokens, " << model.rows_per_image() << " rows per picture)\n";
-  out << "  vision          " << seen.device << ", weights " << BytesText(seen.memory.weights)
+  out << "  vision          " << seen.device << ", weights " << base::BytesText(seen.memory.weights)
       << "\n";
-  out << "  decode          " << read.device << ", weights " << BytesText(read.memory.weights)
-      << ", KV " << BytesText(read.memory.kv_cache) << "\n";
+  out << "  decode          " << read.device << ", weights " << base::BytesText(read.memory.weights)
+      << ", KV " << base::BytesText(read.memory.kv_cache) << "\n";
   out << absl::StrFormat("  KV cache: %d tokens, %.2f requests of 4096\n", read.kv_cache_tokens,
                          read.kv_cache_requests);
   const std::string host =
@@ -130,46 +148,16 @@ void LogLoad(const decode::EngineStats& now, const decode::EngineStats& before) 
 }  // namespace
 
 void AddServiceFlags(CLI::App& app, ServeOptions& options) {
-  AddFlag(app, "device", options.device, "cpu or reference");
-  AddFlag(app, "threads", options.server.threads, "of the compute pool [what the machine grants]");
-  AddFlag(app, "embedding_store", options.embedding_store, "memory");
-  AddBytesFlag(app, "embedding_store_bytes", options.server.embedding_store_bytes,
-               "rows kept in memory");
-  AddVisionFlags(app, options);
-  AddDecodeFlags(app, options);
-  AddGatewayFlags(app, options);
+  for (auto* flags : {CommonFlags, VisionFlags, DecodeFlags, GatewayFlags}) {
+    AddFlags(app, flags(options));
+  }
 }
 
-absl::Status ApplyServiceFlags(ServeOptions& options) {
+void ApplyServiceFlags(ServeOptions& options) {
   LocalServerOptions& server = options.server;
   server.decode.device = options.device;
   server.vision.device = options.vision_device.empty() ? options.device : options.vision_device;
-  if (options.embedding_store != "memory") {
-    return BadFlag("embedding_store", options.embedding_store, "memory");
-  }
-  if (options.quality_gate != "on" && options.quality_gate != "off") {
-    return BadFlag("quality_gate", options.quality_gate, "on, off");
-  }
-  server.vision.quality_gate = options.quality_gate == "on";
-  for (const auto& [flag, text, dtype] :
-       {std::tuple<std::string, std::string, DType*>{"kv_cache_dtype", options.kv_cache_dtype,
-                                                     &server.decode.kv_cache_dtype},
-        {"embedding_dtype", options.embedding_dtype, &server.vision.embedding_dtype}}) {
-    if (text != "f16" && text != "f32") return BadFlag(flag, text, "f16, f32");
-    *dtype = text == "f16" ? DType::kF16 : DType::kF32;
-  }
   server.vision.image_limits.max_bytes = server.gateway.max_image_bytes;
-  RETURN_IF_ERROR(CheckLimits(server.vision.quality_thresholds.refuse, "quality_refuse"));
-  RETURN_IF_ERROR(CheckLimits(server.vision.quality_thresholds.warn, "quality_warn"));
-  if (server.vision.image_limits.max_pixels < 1) {
-    return BadFlag("max_image_pixels", absl::StrCat(server.vision.image_limits.max_pixels),
-                   "1 and more");
-  }
-  if (server.vision.image_limits.max_side < 1) {
-    return BadFlag("max_image_side", absl::StrCat(server.vision.image_limits.max_side),
-                   "1 and more");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed_flags,
@@ -180,7 +168,7 @@ absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  RETURN_IF_ERROR(ApplyServiceFlags(options));
+  ApplyServiceFlags(options);
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(options.server));
   PrintReport(*server, options, changed_flags, out);
 

@@ -72,6 +72,12 @@ std::string Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special) 
   return decode.Finish();
 }
 
+std::string Tokenizer::BytesOf(int32_t id) const {
+  const absl::string_view token = TokenView(id);
+  if (token.empty()) return std::string();
+  return parts_->decoder.BytesOf(token, /*first=*/false).bytes;
+}
+
 std::optional<int32_t> Tokenizer::IdOf(absl::string_view token) const {
   const auto it = parts_->added_ids.find(token);
   if (it != parts_->added_ids.end()) return it->second;

@@ -55,6 +55,10 @@ class Tokenizer {
   // Valid UTF-8 whatever the ids; ids without a token add nothing.
   std::string Decode(absl::Span<const int32_t> ids, bool skip_special) const;
 
+  // What the token adds in the midst of a text: bytes, not always whole characters. Empty for an id
+  // without a token.
+  std::string BytesOf(int32_t id) const;
+
   std::optional<int32_t> IdOf(absl::string_view token) const;
   // The token as the file writes it; empty for an id without one.
   std::string TokenOf(int32_t id) const;

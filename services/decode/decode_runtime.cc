@@ -131,16 +131,22 @@ absl::Status DecodeRuntime::Parts::LoadModel(const DecodeOptions& options,
 absl::Status DecodeRuntime::Parts::MakeCache(const DecodeOptions& options) {
   kernels::KvCacheSpec spec = SpecFor(config, 1, options.kv_cache_dtype);
   spec.block_size = options.block_size;
-  ASSIGN_OR_RETURN(const int32_t blocks, BlocksIn(options.kv_cache_bytes, spec, *device.backend));
+  spec.zero_point = options.kv_cache_zero_point;
+  const kernels::KvCacheSpec one_block = spec;
+  const size_t budget = options.kv_cache_bytes.BytesOf(device.backend->FreeMemory());
+  ASSIGN_OR_RETURN(const int32_t blocks, BlocksIn(budget, one_block, *device.backend));
   spec.blocks = blocks;
   ASSIGN_OR_RETURN(device.cache, device.backend->MakeKvCache(spec));
   engine_options.blocks = blocks;
   engine_options.block_size = options.block_size;
+  const size_t kept = options.prefix_cache_bytes / device.backend->KvBytesPerBlock(one_block);
+  engine_options.prefix_cache_blocks =
+      options.prefix_cache ? static_cast<int32_t>(std::min<size_t>(kept, blocks)) : 0;
   const int64_t tokens = int64_t{blocks} * options.block_size;
   if (tokens < config.max_position_embeddings) {
     base::Log(base::LogLevel::kWarning,
-              absl::StrCat("decode: kv_cache_bytes = ", options.kv_cache_bytes, " holds ", tokens,
-                           " tokens, less than the model's context of ",
+              absl::StrCat("decode: kv_cache_bytes = ", options.kv_cache_bytes.Text(), " holds ",
+                           tokens, " tokens, less than the model's context of ",
                            config.max_position_embeddings, ": longer requests are refused"));
   }
   return absl::OkStatus();
@@ -165,6 +171,11 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingS
   scheduler.max_sequences = options.max_sequences;
   scheduler.max_waiting = options.max_waiting;
   scheduler.context_tokens = static_cast<int32_t>(config.max_position_embeddings);
+  if (config.rope.kind == RopeKind::kDynamic) {
+    engine_options.rotary_shared_tokens = static_cast<int32_t>(config.rope.max_position_embeddings);
+  }
+  engine_options.max_ahead = options.max_ahead;
+  engine_options.slow_client_timeout = options.slow_client_timeout;
   engine_options.vocabulary = static_cast<int32_t>(config.vocab_size);
   engine_options.row_width = config.hidden_size;
   engine_options.fetch = {.threads = options.fetch_threads, .max_bytes = options.fetch_bytes};

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "services/decode/prefill_call.h"
+
 namespace tessera::decode {
 
 DecodeService::DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info)
@@ -10,6 +12,12 @@ DecodeService::DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInf
 grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
 DecodeService::Generate(grpc::CallbackServerContext* context) {
   return GenerateCall::Start(parts_, *context);
+}
+
+grpc::ServerUnaryReactor* DecodeService::Prefill(grpc::CallbackServerContext* context,
+                                                 const v1::DecodeServicePrefillRequest* request,
+                                                 v1::DecodeServicePrefillResponse* response) {
+  return PrefillCall::Start(parts_, *context, *request, *response);
 }
 
 grpc::ServerUnaryReactor* DecodeService::GetInfo(grpc::CallbackServerContext* context,

@@ -16,6 +16,10 @@ class DecodeService final : public v1::DecodeService::CallbackService {
   grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
   Generate(grpc::CallbackServerContext* context) override;
 
+  grpc::ServerUnaryReactor* Prefill(grpc::CallbackServerContext* context,
+                                    const v1::DecodeServicePrefillRequest* request,
+                                    v1::DecodeServicePrefillResponse* response) override;
+
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::DecodeServiceGetInfoRequest* request,
                                     v1::DecodeServiceGetInfoResponse* response) override;

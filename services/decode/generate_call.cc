@@ -13,6 +13,7 @@ namespace tessera::decode {
 namespace {
 
 constexpr size_t kWarmTextBytes = 1024;
+constexpr size_t kLogprobBytes = 256;  // of one token's, about
 
 absl::Status NoMoreRows() {
   return base::Error(absl::StatusCode::kFailedPrecondition, "ROWS_MISSING",
@@ -124,6 +125,7 @@ absl::Status GenerateCall::Submit(const v1::DecodeStart& start) {
   request.deadline = deadline_;
   request.sink = shared_from_this();
   stream_ = std::make_unique<TextStream>(parts_.tokenizer, std::move(asked.stops));
+  top_logprobs_ = asked.top_logprobs;
   ASSIGN_OR_RETURN(const Admission admission, parts_.engine.Submit(std::move(request)));
   // The client may have gone before there was anything to cancel.
   absl::Status abort;
@@ -158,12 +160,25 @@ void GenerateCall::OnNeedRows(absl::Span<const int32_t> pictures) {
   if (closed) parts_.engine.Cancel(id, NoMoreRows());
 }
 
-SinkAnswer GenerateCall::OnTokens(absl::Span<const int32_t> ids) {
+SinkAnswer GenerateCall::OnTokens(absl::Span<const int32_t> ids,
+                                  absl::Span<const kernels::Sampled> sampled) {
   base::MutexLock lock(mutex_);
   const bool stopped = stream_->Push(ids, text_);
+  if (top_logprobs_ >= 0) {
+    for (const kernels::Sampled& token : sampled) {
+      logprobs_.push_back(ToTokenLogprob(token, top_logprobs_, parts_.tokenizer));
+    }
+  }
   if (!text_.empty()) ScheduleDelivery();
   if (stopped) return SinkAnswer::kStop;
-  return text_.size() > parts_.sink_bytes ? SinkAnswer::kFull : SinkAnswer::kContinue;
+  if (WaitingBytes() <= parts_.sink_bytes) return SinkAnswer::kContinue;
+  paused_ = true;
+  ScheduleDelivery();
+  return SinkAnswer::kPause;
+}
+
+size_t GenerateCall::WaitingBytes() const {
+  return text_.size() + logprobs_.size() * kLogprobBytes;
 }
 
 void GenerateCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
@@ -223,17 +238,23 @@ void GenerateCall::Deliver() {
   grpc::Status status;
   bool has_response = false;
   bool finish = false;
+  std::optional<SequenceId> resume;
   {
     base::MutexLock lock(mutex_);
     scheduled_ = false;
     if (writing_ || finished_) return;
     has_response = TakeResponse();
+    if (paused_ && WaitingBytes() == 0) {
+      paused_ = false;
+      resume = id_;
+    }
     finish = status_.has_value() && (!has_response || response_.has_end());
-    if (!has_response && !finish) return;
+    if (!has_response && !finish) return;  // nothing waits, so nothing is paused
     writing_ = true;
     finished_ = finish;
     if (finish) status = rpc::ToGrpc(*status_);
   }
+  if (resume.has_value()) parts_.engine.Resume(*resume);
   // Only who set writing_ gets here, and the reactor lives until Finish is through.
   if (!finish) {
     StartWrite(&response_);
@@ -255,9 +276,12 @@ bool GenerateCall::TakeResponse() {
   } else if (!need_rows_.empty()) {
     for (const int32_t picture : need_rows_) response_.mutable_need_rows()->add_images(picture);
     need_rows_.clear();
-  } else if (!text_.empty()) {
-    response_.mutable_piece()->set_text(text_);
+  } else if (!text_.empty() || !logprobs_.empty()) {
+    v1::TextPiece& piece = *response_.mutable_piece();
+    piece.set_text(text_);
     text_.clear();
+    for (v1::TokenLogprob& token : logprobs_) *piece.add_logprobs() = std::move(token);
+    logprobs_.clear();
   } else if (end_.has_value()) {
     *response_.mutable_end() = *std::move(end_);
     end_.reset();

@@ -31,7 +31,7 @@ struct GenerateParts {
   Delivery& delivery;             // starts the writes
   base::Clock& clock;
   int64_t row_width = 0;  // columns of a picture's row
-  size_t sink_bytes = 0;  // text that a client may leave unread
+  size_t sink_bytes = 0;  // text that a client may leave unread before its answer is paused
   absl::Duration deadline_cap;
 };
 
@@ -56,7 +56,8 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   // --- the engine ---
   void OnAccepted(const Admission& admission) override;
   void OnNeedRows(absl::Span<const int32_t> pictures) override;
-  SinkAnswer OnTokens(absl::Span<const int32_t> ids) override;
+  SinkAnswer OnTokens(absl::Span<const int32_t> ids,
+                      absl::Span<const kernels::Sampled> sampled) override;
   void OnEnd(const absl::Status& status, const Outcome& outcome) override;
 
   // --- delivery ---
@@ -74,6 +75,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
 
   void Conclude(absl::Status status);
   void Abort(absl::Status status);
+  size_t WaitingBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ScheduleDelivery() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeResponse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -84,6 +86,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   v1::DecodeServiceGenerateRequest request_;    // of the read under way
   v1::DecodeServiceGenerateResponse response_;  // of the write under way
   std::unique_ptr<TextStream> stream_;          // made before Submit, then the engine's thread's
+  int top_logprobs_ = -1;                       // as AskedFor's; as stream_
 
   base::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
@@ -93,12 +96,14 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   absl::Status abort_ ABSL_GUARDED_BY(mutex_);  // not OK: the client or the stream failed
   bool scheduled_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;    // the engine waits for Resume
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
 
   // To be sent, in this order.
   std::optional<Admission> admission_ ABSL_GUARDED_BY(mutex_);
   std::vector<int32_t> need_rows_ ABSL_GUARDED_BY(mutex_);
   std::string text_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::TokenLogprob> logprobs_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::DecodeEnd> end_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,5 +1,6 @@
 #include "services/decode/translate.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -16,6 +17,7 @@ namespace tessera::decode {
 namespace {
 
 constexpr int64_t kDefaultMaxTokens = 256;
+constexpr uint32_t kMostTopLogprobs = 5;
 
 absl::Status ParseMessage(const v1::DecodeMessage& message, const std::string& field,
                           uint32_t& images, Message& out) {
@@ -89,6 +91,38 @@ uint64_t DrawSeed() {
   return seed;
 }
 
+absl::Status ParseBias(const v1::GenerationOptions& options, SamplingOptions& sampling) {
+  for (const auto& [id, bias] : options.logit_bias()) {
+    if (id > uint32_t{std::numeric_limits<int32_t>::max()}) {
+      return base::BadField(
+          "options.logit_bias", "SAMPLING_INVALID",
+          absl::StrCat("options.logit_bias names token ", id, ", which no vocabulary has"));
+    }
+    sampling.logit_bias.push_back({static_cast<int32_t>(id), bias});
+  }
+  // The map has no order; the engine's numbers are summed in one.
+  std::sort(sampling.logit_bias.begin(), sampling.logit_bias.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  return absl::OkStatus();
+}
+
+absl::Status ParseCounts(const v1::GenerationOptions& options, AskedFor& asked) {
+  if (options.has_n() && options.n() != 1) {
+    return base::BadField("options.n", "SAMPLING_INVALID",
+                          absl::StrCat("options.n is ", options.n(),
+                                       "; one answer per request is produced: leave it out or ask "
+                                       "several times with seeds of your own"));
+  }
+  if (!options.has_top_logprobs()) return absl::OkStatus();
+  if (options.top_logprobs() > kMostTopLogprobs) {
+    return base::BadField("options.top_logprobs", "SAMPLING_INVALID",
+                          absl::StrCat("options.top_logprobs is ", options.top_logprobs(),
+                                       "; at most ", kMostTopLogprobs, " are told"));
+  }
+  asked.top_logprobs = static_cast<int>(options.top_logprobs());
+  return absl::OkStatus();
+}
+
 absl::Status ParseOptions(const v1::GenerationOptions& options, AskedFor& asked) {
   if (options.has_max_tokens() && options.max_tokens() == 0) {
     return base::BadField("options.max_tokens", "MAX_TOKENS_INVALID",
@@ -100,6 +134,11 @@ absl::Status ParseOptions(const v1::GenerationOptions& options, AskedFor& asked)
   if (options.has_top_k()) sampling.top_k = options.top_k();
   if (options.has_top_p()) sampling.top_p = options.top_p();
   if (options.has_min_p()) sampling.min_p = options.min_p();
+  if (options.has_repetition_penalty()) sampling.repetition_penalty = options.repetition_penalty();
+  if (options.has_frequency_penalty()) sampling.frequency_penalty = options.frequency_penalty();
+  if (options.has_presence_penalty()) sampling.presence_penalty = options.presence_penalty();
+  RETURN_IF_ERROR(ParseBias(options, sampling));
+  RETURN_IF_ERROR(ParseCounts(options, asked));
   sampling.seed = options.has_seed() ? options.seed() : DrawSeed();
   RETURN_IF_ERROR(Validate(sampling));
   if (options.stop_size() <= static_cast<int>(kMaxStops)) {
@@ -113,6 +152,8 @@ v1::CacheTier ToTier(RowTier tier) {
   switch (tier) {
     case RowTier::kNone:
       return v1::CACHE_TIER_UNSPECIFIED;
+    case RowTier::kPrefixKv:
+      return v1::CACHE_TIER_PREFIX_KV;
     case RowTier::kLocal:
       return v1::CACHE_TIER_LOCAL;
     case RowTier::kComputed:
@@ -125,6 +166,7 @@ v1::CacheTier ToTier(RowTier tier) {
 
 absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_width) {
   AskedFor asked;
+  asked.tenant = start.tenant();
   RETURN_IF_ERROR(ParseMessages(start, asked));
   RETURN_IF_ERROR(ParseImages(start, row_width, asked));
   RETURN_IF_ERROR(ParseOptions(start.options(), asked));
@@ -146,9 +188,25 @@ Request ToRequest(const AskedFor& asked, const PromptPlan& plan) {
     picture.rows = static_cast<int32_t>(segment.rows);
     request.ids.insert(request.ids.end(), segment.rows, -1);
   }
+  request.tenant = asked.tenant;
   request.sampling = asked.sampling;
   request.max_tokens = asked.max_tokens;
   return request;
+}
+
+v1::TokenLogprob ToTokenLogprob(const kernels::Sampled& sampled, int top,
+                                const text::Tokenizer& tokenizer) {
+  const auto fill = [&tokenizer](int32_t id, float logprob, v1::TokenProbability& out) {
+    out.set_id(static_cast<uint32_t>(id));
+    out.set_token(tokenizer.BytesOf(id));
+    out.set_logprob(std::min(logprob, 0.0f));  // rounding may leave a little more than certain
+  };
+  v1::TokenLogprob token;
+  fill(sampled.id, sampled.logprob, *token.mutable_chosen());
+  for (int i = 0; i < top && sampled.top_ids[i] >= 0; ++i) {
+    fill(sampled.top_ids[i], sampled.top_logprobs[i], *token.add_top());
+  }
+  return token;
 }
 
 v1::DecodeEnd ToDecodeEnd(const Outcome& outcome, absl::string_view stop) {
@@ -175,6 +233,8 @@ v1::DecodeEnd ToDecodeEnd(const Outcome& outcome, absl::string_view stop) {
   }
   end.set_kv_blocks_new(outcome.kv_blocks_new);
   end.set_kv_blocks_reused(outcome.kv_blocks_reused);
+  end.set_ahead_tokens(outcome.ahead_tokens);
+  end.set_preemptions(outcome.preemptions);
   return end;
 }
 

@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/text/tokenizer.h"
+#include "kernels/backend.h"
 #include "services/decode/engine/request.h"
 #include "services/decode/prompt/prompt_builder.h"
 #include "tessera/v1/decode.pb.h"
@@ -15,12 +17,14 @@ namespace tessera::decode {
 
 // A DecodeStart that is well formed.
 struct AskedFor {
+  std::string tenant;
   std::vector<Message> messages;
   std::vector<PromptImage> images;        // in the order of the parts
   std::vector<store::EmbeddingKey> keys;  // of the images
   SamplingOptions sampling;               // the seed is drawn where none was given
   int64_t max_tokens = 256;
   std::vector<std::string> stops;
+  int top_logprobs = -1;  // likeliest tokens to tell beside each chosen one; -1: tell nothing
 };
 
 // INVALID_ARGUMENT names the field. `row_width`: columns of a picture's row.
@@ -28,6 +32,10 @@ absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_wi
 
 // What the engine gets; sink and times are the caller's. REQUIRES: `plan` was built from `asked`.
 Request ToRequest(const AskedFor& asked, const PromptPlan& plan);
+
+// With as many of the likeliest as `top` says.
+v1::TokenLogprob ToTokenLogprob(const kernels::Sampled& sampled, int top,
+                                const text::Tokenizer& tokenizer);
 
 // `stop`: the stop text that ended the answer; empty when none did.
 v1::DecodeEnd ToDecodeEnd(const Outcome& outcome, absl::string_view stop);

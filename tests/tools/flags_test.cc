@@ -1,28 +1,131 @@
 #include "tools/flags.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tools/serve.h"
 
 namespace tessera::tools {
 namespace {
 
-TEST(FlagsTest, SizesAreReadWithTheirUnits) {
-  EXPECT_EQ(*ParseBytes("123"), 123u);
-  EXPECT_EQ(*ParseBytes("64MiB"), 64u << 20);
-  EXPECT_EQ(*ParseBytes("1.5KiB"), 1536u);
-  EXPECT_EQ(*ParseBytes("2MB"), 2'000'000u);
-  EXPECT_EQ(*ParseBytes("7B"), 7u);
-  EXPECT_EQ(*ParseBytes("0"), 0u);
-}
+using ::testing::HasSubstr;
 
-TEST(FlagsTest, WhatIsNoSizeIsRefused) {
-  for (const char* text : {"", "MiB", "-1", "lots", "1 2", "nan", "inf", "1e30", "5XB", "0x"}) {
-    EXPECT_FALSE(ParseBytes(text).ok()) << text;
+// What --flag TEXT says; "" when it is taken.
+std::string Refusal(const FlagValue& value, const std::string& text) {
+  CLI::App app;
+  AddFlag(app, {"flag", value, "help"});
+  try {
+    app.parse(std::vector<std::string>{text, "--flag"});  // CLI11 takes them in reverse
+  } catch (const CLI::ParseError& error) {
+    return error.what();
   }
+  return "";
 }
 
-TEST(FlagsTest, SizesReadWell) {
-  EXPECT_EQ(BytesText(5), "5 B");
-  EXPECT_EQ(BytesText(64u << 20), "64.0 MiB");
+TEST(FlagsTest, EachKindReadsItsTextIntoItsField) {
+  std::string text = "old";
+  int32_t small = 1;
+  uint64_t large = 1;
+  float real = 0;
+  bool yes = false, on = true;
+  size_t bytes = 0;
+  absl::Duration time;
+  EXPECT_EQ(Refusal(Value(text), "new"), "");
+  EXPECT_EQ(Refusal(Value(small), "-7"), "");
+  EXPECT_EQ(Refusal(Value(large), "18446744073709551615"), "");
+  EXPECT_EQ(Refusal(Value(real), "0.5"), "");
+  EXPECT_EQ(Refusal(Value(yes), "true"), "");
+  EXPECT_EQ(Refusal(OnOff(on), "off"), "");
+  EXPECT_EQ(Refusal(Bytes(bytes), "64MiB"), "");
+  EXPECT_EQ(Refusal(Value(time), "800ms"), "");
+  EXPECT_EQ(text, "new");
+  EXPECT_EQ(small, -7);
+  EXPECT_EQ(large, UINT64_MAX);
+  EXPECT_EQ(real, 0.5f);
+  EXPECT_TRUE(yes);
+  EXPECT_FALSE(on);
+  EXPECT_EQ(bytes, 64u << 20);
+  EXPECT_EQ(time, absl::Milliseconds(800));
+}
+
+TEST(FlagsTest, WhatIsNoValueIsRefusedAndTheFieldStaysAsItWas) {
+  std::string text = "old";
+  int32_t small = 1;
+  uint32_t natural = 1;
+  double real = 2;
+  bool yes = true;
+  size_t bytes = 3;
+  absl::Duration time = absl::Seconds(4);
+  const std::pair<FlagValue, std::vector<std::string>> cases[] = {
+      {Value(text), {""}},
+      {Value(small), {"", "x", "1.5", "2147483648", "1 2"}},
+      {Value(natural), {"", "-1", "4294967296"}},
+      {Value(real), {"", "x", "1,5"}},
+      {Within(real, 0.0, 9.0), {"", "-1", "nan", "10", "inf"}},
+      {Value(yes), {"", "perhaps"}},
+      {OnOff(yes), {"", "true", "ON"}},
+      {Bytes(bytes), {"", "lots", "-1"}},
+      {Value(time), {"", "soon", "-1s"}}};
+  for (const auto& [value, texts] : cases) {
+    for (const std::string& bad : texts) {
+      EXPECT_THAT(Refusal(value, bad), HasSubstr("--flag")) << value.type << " " << bad;
+    }
+  }
+  EXPECT_EQ(text, "old");
+  EXPECT_EQ(small, 1);
+  EXPECT_EQ(natural, 1u);
+  EXPECT_EQ(real, 2);
+  EXPECT_TRUE(yes);
+  EXPECT_EQ(bytes, 3u);
+  EXPECT_EQ(time, absl::Seconds(4));
+  EXPECT_EQ(Refusal(ValueOrEmpty(text), ""), "");
+  EXPECT_EQ(text, "");
+}
+
+TEST(FlagsTest, AChoiceNamesWhatThereIs) {
+  int level = 2;
+  const FlagValue value = OneOf<int>(level, {{"low", 1}, {"high", 2}});
+  EXPECT_EQ(value.text, "high");
+  EXPECT_THAT(Refusal(value, "middle"), HasSubstr("\"middle\"; supported: low, high"));
+  EXPECT_EQ(Refusal(value, "low"), "");
+  EXPECT_EQ(level, 1);
+}
+
+TEST(FlagsTest, EveryServiceFlagIsThereOnceWithHelpAndVariable) {
+  CLI::App app;
+  ServeOptions options;
+  AddServiceFlags(app, options);  // CLI11 refuses a name twice
+  int flags = 0;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_name() == "--help") continue;
+    ++flags;
+    EXPECT_FALSE(option->get_description().empty()) << option->get_name();
+    EXPECT_EQ(option->get_envname(), EnvironmentName(option->get_name().substr(2)));
+    EXPECT_FALSE(option->get_type_name().empty()) << option->get_name();
+  }
+  EXPECT_GT(flags, 30);
+}
+
+TEST(FlagsTest, FlagsReachTheServices) {
+  CLI::App app;
+  ServeOptions options;
+  AddServiceFlags(app, options);
+  app.parse(
+      "--device reference --kv_cache_dtype f32 --embedding_dtype f32 --quality_gate off "
+      "--max_image_bytes 1MiB --kv_cache_bytes 2MiB --max_images 3");
+  ApplyServiceFlags(options);
+  EXPECT_EQ(options.server.decode.device, "reference");
+  EXPECT_EQ(options.server.vision.device, "reference");
+  EXPECT_EQ(options.server.decode.kv_cache_dtype, DType::kF32);
+  EXPECT_EQ(options.server.vision.embedding_dtype, DType::kF32);
+  EXPECT_FALSE(options.server.vision.quality_gate);
+  EXPECT_EQ(options.server.gateway.max_image_bytes, 1u << 20);
+  EXPECT_EQ(options.server.vision.image_limits.max_bytes, 1u << 20);
+  EXPECT_EQ(options.server.decode.kv_cache_bytes.bytes, 2u << 20);
+  EXPECT_EQ(options.server.gateway.max_images, 3);
+  options.vision_device = "cpu";
+  ApplyServiceFlags(options);
+  EXPECT_EQ(options.server.vision.device, "cpu");
 }
 
 }  // namespace

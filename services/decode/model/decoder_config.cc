@@ -232,7 +232,7 @@ absl::StatusOr<DecoderConfig> DecoderConfig::Load(const std::string& model_dir) 
 }
 
 kernels::KvCacheSpec SpecFor(const DecoderConfig& config, int64_t blocks, DType dtype) {
-  CHECK(dtype == DType::kF16 || dtype == DType::kF32);
+  CHECK(dtype == DType::kF16 || dtype == DType::kF32 || dtype == DType::kI8);
   kernels::KvCacheSpec spec;
   spec.layers = config.layers;
   spec.kv_heads = config.kv_heads;
@@ -243,7 +243,9 @@ kernels::KvCacheSpec SpecFor(const DecoderConfig& config, int64_t blocks, DType 
 }
 
 int64_t KvBytesPerToken(const DecoderConfig& config, DType dtype) {
-  return 2 * config.layers * config.kv_size() * static_cast<int64_t>(SizeOf(dtype));
+  const int64_t values = config.kv_size() * static_cast<int64_t>(SizeOf(dtype));
+  const int64_t scales = dtype == DType::kI8 ? 2 * config.kv_heads : 0;
+  return 2 * config.layers * (values + scales);
 }
 
 }  // namespace tessera::decode

@@ -53,9 +53,9 @@ struct DecoderConfig {
   int64_t kv_size() const { return int64_t{kv_heads} * head_dim; }
 };
 
-// The KV cache that a decoder needs. REQUIRES: dtype is f16 or f32.
+// The KV cache that a decoder needs. REQUIRES: dtype is f16, f32 or int8.
 kernels::KvCacheSpec SpecFor(const DecoderConfig& config, int64_t blocks, DType dtype);
-// Bytes of keys and values of one token in all layers.
+// Bytes of keys and values of one token in all layers; int8 with a scale and no zero point.
 int64_t KvBytesPerToken(const DecoderConfig& config, DType dtype);
 
 }  // namespace tessera::decode

@@ -77,6 +77,7 @@ absl::StatusOr<ModelSummary> Inspect(const std::string& model_dir) {
     summary.warnings = config->warnings;
     summary.kv_bytes_per_token_f16 = KvBytesPerToken(*config, DType::kF16);
     summary.kv_bytes_per_token_f32 = KvBytesPerToken(*config, DType::kF32);
+    summary.kv_bytes_per_token_int8 = KvBytesPerToken(*config, DType::kI8);
     summary.decoder = *std::move(config);
   } else {
     Note(config.status(), summary);

@@ -29,6 +29,7 @@ struct ModelSummary {
   bool tied_head = false;
   int64_t kv_bytes_per_token_f16 = 0;
   int64_t kv_bytes_per_token_f32 = 0;
+  int64_t kv_bytes_per_token_int8 = 0;
 
   std::vector<std::string> unsupported;  // what is, and why; empty: the decoder can be served
   std::vector<std::string> warnings;

@@ -27,7 +27,7 @@ class DecodeRuntimeTest : public ::testing::Test {
     DecodeOptions options;
     options.model_dir = kModel;
     options.device = "reference";
-    options.kv_cache_bytes = 4 << 20;
+    options.kv_cache_bytes.bytes = 4 << 20;
     return options;
   }
 
@@ -94,7 +94,7 @@ TEST_F(DecodeRuntimeTest, InfoSaysWhatTheCacheHolds) {
 
 TEST_F(DecodeRuntimeTest, WhatCannotBeServedIsRefusedByName) {
   DecodeOptions options = Shelf();
-  options.kv_cache_bytes = 1000;
+  options.kv_cache_bytes.bytes = 1000;
   EXPECT_EQ(base::FieldOf(Create(options).status()), "kv_cache_bytes");
   options = Shelf();
   options.device = "abacus";

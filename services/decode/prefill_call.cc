@@ -1,0 +1,151 @@
+#include "services/decode/prefill_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/request.h"
+#include "common/rpc/status.h"
+#include "services/decode/translate.h"
+
+namespace tessera::decode {
+namespace {
+
+// Two questions that have nothing in common, so that what their prompts share is there before any.
+constexpr char kOneQuestion[] = "A";
+constexpr char kOtherQuestion[] = "7?";
+
+// `request` as the start of an answer about its pictures.
+v1::DecodeStart StartOf(const v1::DecodeServicePrefillRequest& request, const char* question) {
+  v1::DecodeStart start;
+  start.set_tenant(request.tenant());
+  *start.mutable_messages() = request.messages();
+  *start.mutable_images() = request.images();
+  int used = 0;
+  for (const v1::DecodeMessage& message : request.messages()) {
+    used += static_cast<int>(std::count_if(message.parts().begin(), message.parts().end(),
+                                           [](const auto& part) { return part.has_image(); }));
+  }
+  v1::DecodeMessage& turn = *start.add_messages();
+  turn.set_role("user");
+  for (int image = used; image < request.images_size(); ++image) {
+    turn.add_parts()->set_image(static_cast<uint32_t>(image));
+  }
+  turn.add_parts()->set_text(question);
+  return start;
+}
+
+}  // namespace
+
+PrefillCall* PrefillCall::Start(const GenerateParts& parts, grpc::CallbackServerContext& context,
+                                const v1::DecodeServicePrefillRequest& request,
+                                v1::DecodeServicePrefillResponse& response) {
+  const absl::Time now = parts.clock.Now();
+  std::shared_ptr<PrefillCall> call(new PrefillCall(parts, request, response));
+  call->self_ = call;
+  call->deadline_ = rpc::AcceptRequest(context, now, parts.deadline_cap).deadline;
+  auto task = [call] {
+    if (const absl::Status status = call->Submit(); !status.ok()) call->Conclude(status);
+  };
+  if (!parts.prompt_threads.TryPush(std::move(task))) {
+    call->Conclude(base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                                               "too many prompts wait to be read"),
+                                   absl::Seconds(1)));
+  }
+  return call.get();
+}
+
+absl::StatusOr<Request> PrefillCall::MakeRequest() const {
+  if (request_.images().empty()) {
+    return base::BadField("images", "IMAGE_COUNT", "no picture to read ahead of a question");
+  }
+  Request request;
+  for (const char* question : {kOneQuestion, kOtherQuestion}) {
+    ASSIGN_OR_RETURN(const AskedFor asked,
+                     ParseStart(StartOf(request_, question), parts_.row_width));
+    ASSIGN_OR_RETURN(const PromptPlan plan, parts_.prompts.Build(asked.messages, asked.images));
+    Request other = ToRequest(asked, plan);
+    if (request.ids.empty()) {
+      request = std::move(other);
+      continue;
+    }
+    const auto [end, unused] =
+        std::mismatch(request.ids.begin(), request.ids.end(), other.ids.begin(), other.ids.end());
+    request.ids.erase(end, request.ids.end());
+  }
+  std::erase_if(request.pictures, [end = request.ids.size()](const PromptPicture& picture) {
+    return static_cast<size_t>(picture.first_token) >= end;
+  });
+  request.priority = Priority::kAhead;
+  request.max_tokens = 0;
+  return request;
+}
+
+absl::Status PrefillCall::Submit() {
+  ASSIGN_OR_RETURN(Request request, MakeRequest());
+  if (request.ids.size() < static_cast<size_t>(parts_.engine.block_size())) {
+    Conclude(absl::OkStatus());  // nothing of it could be kept
+    return absl::OkStatus();
+  }
+  request.arrival = parts_.clock.Now();
+  request.deadline = deadline_;
+  request.sink = shared_from_this();
+  RETURN_IF_ERROR(parts_.engine.Submit(std::move(request)).status());
+  bool cancelled = false;
+  {
+    base::MutexLock lock(mutex_);
+    cancelled = cancelled_;
+  }
+  if (cancelled) OnCancel();
+  return absl::OkStatus();
+}
+
+void PrefillCall::OnAccepted(const Admission& admission) {
+  base::MutexLock lock(mutex_);
+  id_ = admission.id;
+}
+
+void PrefillCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
+  response_.set_prompt_tokens(outcome.prompt_tokens);
+  response_.set_cached_tokens(outcome.cached_tokens);
+  response_.set_computed_tokens(outcome.computed_tokens);
+  response_.set_dropped(outcome.finish == FinishReason::kDropped);
+  Conclude(status);
+}
+
+void PrefillCall::OnCancel() {
+  std::optional<SequenceId> id;
+  {
+    base::MutexLock lock(mutex_);
+    cancelled_ = true;
+    id = id_;
+  }
+  if (!id.has_value()) return;  // Submit sees it
+  parts_.engine.Cancel(
+      *id, base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled"));
+}
+
+// Once: the engine's end, or what kept it from beginning. The engine's thread has better to do than
+// to write it.
+void PrefillCall::Conclude(absl::Status status) {
+  {
+    base::MutexLock lock(mutex_);
+    if (status_.has_value()) return;
+    status_ = std::move(status);
+  }
+  parts_.delivery.Schedule(shared_from_this());
+}
+
+void PrefillCall::Deliver() {
+  grpc::Status status;
+  {
+    base::MutexLock lock(mutex_);
+    status = rpc::ToGrpc(*status_);
+  }
+  Finish(status);
+}
+
+void PrefillCall::OnDone() { self_.reset(); }
+
+}  // namespace tessera::decode
