@@ -50,6 +50,7 @@ bool EngineLoop::Step() {
       FailPlanned(status);
     }
   } else if (expelled_.empty()) {
+    Publish();  // of what came since
     return false;
   }
   ProceedExpelled();

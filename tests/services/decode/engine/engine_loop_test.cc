@@ -186,6 +186,14 @@ TEST_F(EngineLoopTest, ARecordOfAnotherShapeIsRefused) {
   }
 }
 
+TEST_F(EngineLoopTest, WhoWaitsForRowsIsCountedThoughNothingRuns) {
+  Start(SmallEngine());
+  Submit(PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr));
+  EXPECT_FALSE(loop_->Step());
+  EXPECT_EQ(loop_->stats().waiting, 1);
+  EXPECT_EQ(loop_->stats().running, 0);
+}
+
 TEST_F(EngineLoopTest, RowsAreAskedForUntilAllAreThereButNotForEver) {
   Start(SmallEngine());
   const std::vector<store::RecordPtr> records = {FakeRecord(1, 4), FakeRecord(2, 3)};
