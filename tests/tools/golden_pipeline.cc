@@ -13,14 +13,9 @@
 #include "common/weights/weights.h"
 #include "kernels/create.h"
 #include "services/decode/model/decoder_config.h"
-#include "services/vision/image/image.h"
+#include "tests/support/golden_pixels.h"
 
 namespace tessera::testing {
-namespace {
-
-constexpr double kPixelTolerance = 1e-5;
-
-}  // namespace
 
 std::vector<decode::Message> MessagesOf(const GoldenCase& golden) {
   std::vector<decode::Message> messages;
@@ -59,26 +54,6 @@ GoldenPipeline::GoldenPipeline(const GoldenModel& model, const std::string& devi
       decode::PromptBuilder::Create(*tokenizer_, template_.get(), options).value());
 }
 
-// Our pixels where the format leaves no choice; where another JPEG decoder or blending may differ
-// by a step, the golden's own go on, so that what follows is compared with nothing else changed.
-std::vector<float> GoldenPipeline::Pixels(const GoldenCase& golden, size_t index) {
-  const std::string path = absl::StrCat(model_.dir, "/inputs/", golden.images[index]);
-  const std::string bytes = base::ReadFile(path).value();
-  const vision::ImageHeader header = vision::ReadHeader(bytes, {}).value();
-  const vision::Preprocessed ours =
-      vision::Preprocess(vision::DecodeImage(bytes, {}).value(), config_.preprocess).value();
-  EXPECT_EQ(vision::PlanRows(header, config_).value().rows, golden.image_rows[index]) << path;
-  const TensorView* values = model_.Find(golden, "pixel_values");
-  if (values == nullptr) return ours.pixel_values;
-  const std::vector<float> all = ToFloats(*values);
-  const size_t each = all.size() / golden.images.size();
-  const std::vector<float> expected(all.begin() + static_cast<std::ptrdiff_t>(index * each),
-                                    all.begin() + static_cast<std::ptrdiff_t>((index + 1) * each));
-  if (header.format == vision::ImageFormat::kJpeg || header.alpha) return expected;
-  EXPECT_LE(LargestDifference(ours.pixel_values, expected), kPixelTolerance) << path;
-  return ours.pixel_values;
-}
-
 Tensor GoldenPipeline::RowsThroughRecord(const std::vector<float>& pixels) {
   const int64_t side = config_.tower.image_size;
   const TensorView view = {
@@ -106,7 +81,7 @@ Script GoldenPipeline::ScriptFor(const GoldenCase& golden) {
   std::vector<std::byte> bytes;
   int64_t width = 0, rows = 0;
   for (size_t i = 0; i < golden.images.size(); ++i) {
-    const Tensor tensor = RowsThroughRecord(Pixels(golden, i));
+    const Tensor tensor = RowsThroughRecord(PixelsOf(model_, golden, i, config_));
     images.push_back({tensor.shape()[0]});
     rows += tensor.shape()[0];
     width = tensor.shape()[1];

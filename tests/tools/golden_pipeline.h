@@ -30,7 +30,6 @@ class GoldenPipeline {
   Script ScriptFor(const GoldenCase& golden);
 
  private:
-  std::vector<float> Pixels(const GoldenCase& golden, size_t index);
   Tensor RowsThroughRecord(const std::vector<float>& pixels);
 
   const GoldenModel& model_;

@@ -12,11 +12,10 @@
 #include "common/weights/weights.h"
 #include "kernels/create.h"
 #include "services/vision/encoder/row_plan.h"
-#include "services/vision/image/image.h"
-#include "services/vision/preprocess/preprocess.h"
 #include "services/vision/tower/clip_tower.h"
 #include "tests/support/deferred_backend.h"
 #include "tests/support/golden_case.h"
+#include "tests/support/golden_pixels.h"
 
 namespace tessera::vision {
 namespace {
@@ -27,7 +26,6 @@ using testing::GoldenModel;
 // Of their own spread, as the goldens' README says; a right one lands near 1e-5.
 constexpr double kTolerance = 1e-3;
 constexpr double kSuspicious = 1e-4;
-constexpr double kPixelTolerance = 1e-5;
 
 struct Device {
   std::unique_ptr<base::ComputePool> pool;
@@ -48,54 +46,6 @@ std::unique_ptr<ClipTower> LoadTower(const std::string& dir, const TowerConfig& 
   const auto weights = weights::Weights::Open(dir).value();
   TensorSource tensors(*weights);
   return ClipTower::Create(config, tensors, backend).value();
-}
-
-// What the golden says that the tower gets for picture `index`; empty when it does not say.
-std::vector<float> GoldenPixels(const GoldenModel& model, const GoldenCase& golden, size_t index,
-                                const PreprocessConfig& config) {
-  if (const TensorView* values = model.Find(golden, "pixel_values")) {
-    const std::vector<float> all = ToFloats(*values);
-    const size_t each = all.size() / golden.images.size();
-    return {all.begin() + static_cast<std::ptrdiff_t>(index * each),
-            all.begin() + static_cast<std::ptrdiff_t>((index + 1) * each)};
-  }
-  std::vector<float> pixels;
-  if (const TensorView* u8 = model.Find(golden, absl::StrCat("pixels_u8.", index))) {
-    const size_t plane = u8->bytes() / 3;
-    for (size_t i = 0; i < u8->bytes(); ++i) {
-      const double value = static_cast<double>(std::to_integer<int>(u8->data[i])) / 255;
-      pixels.push_back(
-          static_cast<float>((value - config.mean[i / plane]) / config.std[i / plane]));
-    }
-  }
-  return pixels;
-}
-
-// From the file through the real decoder and preprocessing, compared with the golden. Another JPEG
-// decoder may differ by a step: then the golden's own pixels go on.
-std::vector<float> Pixels(const GoldenModel& model, const GoldenCase& golden, size_t index,
-                          const VisionConfig& config) {
-  const std::string path = absl::StrCat(model.dir, "/inputs/", golden.images[index]);
-  const std::string bytes = base::ReadFile(path).value();
-  const ImageHeader header = ReadHeader(bytes, {}).value();
-  const Preprocessed got = Preprocess(DecodeImage(bytes, {}).value(), config.preprocess).value();
-  const int64_t rows = PlanRows(header, config).value().rows;
-  EXPECT_EQ(rows, golden.image_rows[index]) << path;
-
-  const bool exact = header.format != ImageFormat::kJpeg && !header.alpha;
-  if (const TensorView* u8 = model.Find(golden, absl::StrCat("pixels_u8.", index))) {
-    EXPECT_EQ(got.u8.size(), u8->bytes());
-    int largest = 0;
-    for (size_t i = 0; i < std::min(got.u8.size(), u8->bytes()); ++i) {
-      largest = std::max(largest, std::abs(got.u8[i] - std::to_integer<int>(u8->data[i])));
-    }
-    EXPECT_LE(largest, exact ? 0 : 1) << path;
-  }
-  std::vector<float> expected = GoldenPixels(model, golden, index, config.preprocess);
-  if (expected.empty()) return got.pixel_values;
-  if (!exact) return expected;
-  EXPECT_LE(testing::LargestDifference(got.pixel_values, expected), kPixelTolerance) << path;
-  return got.pixel_values;
 }
 
 TensorView ViewOf(const std::vector<float>& pixels, const TowerConfig& config) {
@@ -147,7 +97,7 @@ void RunModel(const GoldenModel& model, const std::string& device_name, Counts& 
     ++counts.cases;
     std::vector<std::vector<float>> pixels;
     for (size_t i = 0; i < golden.images.size(); ++i) {
-      pixels.push_back(Pixels(model, golden, i, config));
+      pixels.push_back(testing::PixelsOf(model, golden, i, config));
     }
     if (const TensorView* expected = model.Find(golden, "image_rows")) {
       std::vector<TensorView> pictures;
@@ -192,7 +142,7 @@ TEST_P(GoldenVision, BitsDoNotDependOnBatchMatesOrThreads) {
     for (const GoldenCase& golden : model.cases) {
       for (size_t i = 0; i < golden.images.size() && pixels.size() < 4; ++i) {
         if (!pixels.empty() && model.Find(golden, "image_rows") == nullptr) continue;
-        pixels.push_back(Pixels(model, golden, i, config));
+        pixels.push_back(testing::PixelsOf(model, golden, i, config));
       }
     }
     ASSERT_FALSE(pixels.empty());
