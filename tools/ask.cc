@@ -86,7 +86,7 @@ absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out) {
     if (absl::Status good = rpc::CheckAddress(options.address); !good.ok()) return good;
     return StreamAnswer(rpc::Connect(options.address), request, options, out);
   }
-  RETURN_IF_ERROR(ApplyServiceFlags(options.serve));
+  ApplyServiceFlags(options.serve);
   options.serve.server.grpc_address.clear();
   options.serve.server.reflection = false;
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,

@@ -17,19 +17,16 @@ namespace tessera::tools {
 struct ServeOptions {
   LocalServerOptions server;
   absl::Duration drain_timeout = absl::Seconds(90);
-  std::string quality_gate = "on";
-  std::string kv_cache_dtype = "f16";
-  std::string embedding_dtype = "f16";
   std::string embedding_store = "memory";
-  std::string vision_device;  // empty: --device
   std::string device = "cpu";
+  std::string vision_device;        // empty: --device
   std::string program = "tessera";  // as it was called, for the command that the report shows
 };
 
 // The flags of the services, for `serve` and for `ask --model`.
 void AddServiceFlags(CLI::App& app, ServeOptions& options);
-// Texts of flags into the services' options; INVALID_ARGUMENT names the flag.
-absl::Status ApplyServiceFlags(ServeOptions& options);
+// What one flag means for several services.
+void ApplyServiceFlags(ServeOptions& options);
 
 // Runs until SIGTERM or SIGINT, drains, returns. A second signal ends the process at once.
 // `changed_flags`: for the start-up report.

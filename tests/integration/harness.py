@@ -16,7 +16,9 @@ def generate_stubs():
     """Python modules of protos/tessera/v1, importable as tessera.v1.*_pb2."""
     from grpc_tools import protoc
 
-    out = tempfile.mkdtemp(prefix="tessera-stubs-")
+    global _stubs
+    _stubs = tempfile.TemporaryDirectory(prefix="tessera-stubs-")  # removed when Python ends
+    out = _stubs.name
     protos = ROOT / "protos"
     names = [f"tessera/v1/{n}.proto" for n in ("types", "gateway")]
     if protoc.main(["protoc", f"-I{protos}", f"--python_out={out}", f"--grpc_python_out={out}", *names]):
@@ -33,7 +35,11 @@ class Server:
         self.process = subprocess.Popen(
             [BINARY, "serve", "--model", str(model), "--grpc_address", "127.0.0.1:0", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
-        self.address = self._await_ready()
+        try:
+            self.address = self._await_ready()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def _await_ready(self):
         import time
@@ -60,10 +66,11 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self.log.close()
 
 
-def run(*args, stdin=None, timeout=120):
-    """The command with these arguments: exit code, stdout, stderr."""
+def run(*args, stdin=None, timeout=120, env=()):
+    """The command with these arguments (and variables beside ours): exit code, stdout, stderr."""
     done = subprocess.run([BINARY, *map(str, args)], input=stdin, capture_output=True,
-                          timeout=timeout, text=True)
+                          timeout=timeout, text=True, env={**os.environ, **dict(env)})
     return done.returncode, done.stdout, done.stderr

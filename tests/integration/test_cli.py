@@ -48,13 +48,29 @@ class UsageTest(unittest.TestCase):
             self.assertIn("tessera", out.lower())
 
     def test_a_flag_may_come_from_the_environment(self):
-        import os, subprocess
-        from harness import BINARY
-        env = dict(os.environ, TESSERA_KV_CACHE_BYTES="lots")
-        done = subprocess.run([BINARY, "serve", "--model", str(MODEL)], env=env,
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("kv_cache_bytes", done.stderr.lower())
+        code, _, err = run("serve", "--model", MODEL, env={"TESSERA_KV_CACHE_BYTES": "lots"})
+        self.assertEqual(code, 2)
+        self.assertIn("kv_cache_bytes", err.lower())
+
+    def test_a_variable_of_no_flag_is_told_with_the_nearest(self):
+        code, out, err = run("inspect", PICTURE, env={"TESSERA_KV_CACHE_BYTE": "1GiB"})
+        self.assertEqual(code, 0, err)
+        for word in ("warning", "TESSERA_KV_CACHE_BYTE ", "TESSERA_KV_CACHE_BYTES", "--kv_cache_bytes"):
+            self.assertIn(word, err)
+        self.assertNotIn("TESSERA", out)
+        code, _, err = run("inspect", PICTURE, env={"TESSERA_GOLDENS": "x", "TESSERA_KV_CACHE_BYTES": "x"})
+        self.assertEqual((code, err), (0, ""))
+
+    def test_an_empty_variable_is_refused_where_a_flag_takes_no_empty_text(self):
+        for name in ("TESSERA_KV_CACHE_BYTES", "TESSERA_MAX_SEQUENCES", "TESSERA_DEADLINE_CAP", "TESSERA_DEVICE"):
+            code, _, err = run("serve", "--model", "/no/such", env={name: ""})
+            self.assertEqual(code, 2, err)
+            self.assertIn(name, err)
+        code, _, err = run("serve", env={"TESSERA_MODEL": ""})
+        self.assertEqual(code, 2)
+        self.assertIn("TESSERA_MODEL", err)
+        code, _, err = run("serve", "--model", "/no/such", env={"TESSERA_VISION_DEVICE": ""})
+        self.assertEqual(code, 1, err)
 
     def test_missing_things_are_named(self):
         code, _, err = run("serve", "--model", "/no/such/model")
