@@ -81,6 +81,12 @@ struct KvCacheSpec {
   bool zero_point = false;
 };
 
+// A KV block to be copied whole, all layers, onto another.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
 // Causal attention over paged keys: query row i of the n rows of sequence s sees the keys
 // [0, context[s] - (n - 1 - i)). Query head h reads kv head h / (heads / kv_heads).
 struct PagedAttentionParams {
@@ -210,6 +216,8 @@ class Backend {
 
   // --- attention ---
   virtual void RotaryAngles(const RotaryAnglesParams& params) = 0;
+  // In order. REQUIRES: blocks of the cache; no block both is written and was or will be read here.
+  virtual void CopyKvBlocks(const KvCache& cache, absl::Span<const BlockCopy> copies) = 0;
   virtual void RotaryKvWrite(const RotaryKvParams& params) = 0;
   virtual void PagedAttention(const PagedAttentionParams& params) = 0;
   virtual void PackedAttention(const PackedAttentionParams& params) = 0;

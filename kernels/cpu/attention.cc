@@ -132,4 +132,8 @@ void CpuBackend::PackedAttention(const PackedAttentionParams& params) {
   });
 }
 
+void CpuBackend::CopyKvBlocks(const KvCache& cache, absl::Span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) Object<Cache>(cache).CopyBlock(copy);
+}
+
 }  // namespace tessera::kernels::cpu

@@ -71,6 +71,15 @@ size_t Cache::BytesPerBlock(const KvCacheSpec& spec) {
          SizeOf(spec.dtype);
 }
 
+void Cache::CopyBlock(const BlockCopy& copy) const {
+  CHECK(copy.from >= 0 && copy.from < spec_.blocks && copy.to >= 0 && copy.to < spec_.blocks);
+  const size_t bytes = BytesPerBlock(spec_) / spec_.layers;
+  for (int64_t layer = 0; layer < spec_.layers; ++layer) {
+    std::byte* blocks = block_.data() + static_cast<size_t>(layer * spec_.blocks) * bytes;
+    std::memcpy(blocks + copy.to * bytes, blocks + copy.from * bytes, bytes);
+  }
+}
+
 KvView Cache::Head(int layer, int kv_head) const {
   const int64_t head = ElementsPerHead(spec_), block = head * spec_.kv_heads;
   const int64_t at = layer * spec_.blocks * block + kv_head * head;

@@ -73,6 +73,7 @@ class Cache final : public DeviceObject {
   Cache(HostBlock block, const KvCacheSpec& spec) : block_(std::move(block)), spec_(spec) {}
   const KvCacheSpec& spec() const { return spec_; }
   KvView Head(int layer, int kv_head) const;
+  void CopyBlock(const BlockCopy& copy) const;
 
  private:
   HostBlock block_;

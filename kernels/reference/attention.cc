@@ -88,4 +88,8 @@ void ReferenceBackend::PackedAttention(const PackedAttentionParams& params) {
   }
 }
 
+void ReferenceBackend::CopyKvBlocks(const KvCache& cache, absl::Span<const BlockCopy> copies) {
+  for (const BlockCopy& copy : copies) Object<Cache>(cache).CopyBlock(copy);
+}
+
 }  // namespace tessera::kernels::reference

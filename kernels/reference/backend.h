@@ -27,6 +27,7 @@ class ReferenceBackend final : public HostBackend {
   void GatedActivation(DeviceView gate, DeviceView up, Activation activation,
                        DeviceView out) override;
   void RotaryAngles(const RotaryAnglesParams& params) override;
+  void CopyKvBlocks(const KvCache& cache, absl::Span<const BlockCopy> copies) override;
   void RotaryKvWrite(const RotaryKvParams& params) override;
   void PagedAttention(const PagedAttentionParams& params) override;
   void PackedAttention(const PackedAttentionParams& params) override;

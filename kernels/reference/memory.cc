@@ -72,6 +72,16 @@ void Cache::Read(Part part, int layer, int64_t slot, int kv_head, double* out) c
   }
 }
 
+void Cache::CopyBlock(const BlockCopy& copy) {
+  const size_t bytes = static_cast<size_t>(spec_.block_size) * spec_.kv_heads * VectorBytes(spec_);
+  for (const Part part : {kKey, kValue}) {
+    for (int layer = 0; layer < spec_.layers; ++layer) {
+      std::memcpy(Vector(part, layer, int64_t{copy.to} * spec_.block_size, 0),
+                  Vector(part, layer, int64_t{copy.from} * spec_.block_size, 0), bytes);
+    }
+  }
+}
+
 void Cache::Write(Part part, int layer, int64_t slot, int kv_head, const float* x) {
   std::byte* at = Vector(part, layer, slot, kv_head);
   if (spec_.dtype == DType::kI8) return WriteCodes(x, at);

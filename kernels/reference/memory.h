@@ -34,6 +34,7 @@ class Cache final : public DeviceObject {
   enum Part { kKey, kValue };
   // The key or value in `slot` (block * block_size + place). out, x: [head_dim]
   void Read(Part part, int layer, int64_t slot, int kv_head, double* out) const;
+  void CopyBlock(const BlockCopy& copy);
   void Write(Part part, int layer, int64_t slot, int kv_head, const float* x);
 
  private:

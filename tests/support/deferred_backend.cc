@@ -82,6 +82,9 @@ class DeferredBackend final : public Backend {
   void RotaryAngles(const RotaryAnglesParams& params) override {
     Record([params](Backend& backend) { backend.RotaryAngles(params); });
   }
+  void CopyKvBlocks(const KvCache& cache, absl::Span<const BlockCopy> copies) override {
+    Record([&cache, copies](Backend& backend) { backend.CopyKvBlocks(cache, copies); });
+  }
   void RotaryKvWrite(const RotaryKvParams& params) override {
     Record([params](Backend& backend) { backend.RotaryKvWrite(params); });
   }

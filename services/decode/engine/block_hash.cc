@@ -29,12 +29,12 @@ BlockHash BlockHasher::Root(const ChainRoot& root) {
 
 BlockHash BlockHasher::Next(const BlockHash& parent, int32_t block, absl::Span<const int32_t> ids,
                             absl::Span<const PromptPicture> pictures) {
-  CHECK_EQ(ids.size(), static_cast<size_t>(block_size_));
+  CHECK_LE(ids.size(), static_cast<size_t>(block_size_));
   sha_.Reset();
   sha_.Update(BytesOf(parent));
-  sha_.Update({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
+  sha_.UpdateField({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
   const int32_t first = block * block_size_;
-  const int32_t last = first + block_size_;
+  const int32_t last = first + static_cast<int32_t>(ids.size());
   for (const PromptPicture& picture : pictures) {
     const int32_t begin = std::max(first, picture.first_token);
     const int32_t end = std::min(last, picture.end_token());

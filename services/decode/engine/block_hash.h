@@ -16,9 +16,9 @@ using BlockHash = base::Sha256Digest;
 
 // What all blocks of a prompt have in common.
 struct ChainRoot {
-  absl::string_view tenant;
+  absl::string_view tenant = {};
   int32_t adapter = 0;
-  absl::string_view pruning;
+  absl::string_view pruning = {};
   // Length of the prompt where rotary frequencies depend on it (dynamic scaling), else 0.
   int32_t rotary_length = 0;
 };
@@ -34,8 +34,8 @@ class BlockHasher {
 
   // The parent of the first block.
   BlockHash Root(const ChainRoot& root);
-  // Block `block`: `ids` are its block_size tokens, -1 where a row stands; `pictures` are all of
-  // the prompt, ascending.
+  // Block `block`: `ids` are its tokens, -1 where a row stands; block_size of them, fewer where the
+  // block is not full. `pictures` are all of the prompt, ascending.
   BlockHash Next(const BlockHash& parent, int32_t block, absl::Span<const int32_t> ids,
                  absl::Span<const PromptPicture> pictures);
 

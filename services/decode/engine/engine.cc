@@ -49,12 +49,6 @@ Engine::~Engine() {
 
 absl::StatusOr<Admission> Engine::Submit(Request request) {
   const bool ahead = request.priority == Priority::kAhead;
-  if (ahead) {
-    request.ids.resize(request.ids.size() / options_.block_size * options_.block_size);
-    std::erase_if(request.pictures, [end = request.ids.size()](const PromptPicture& picture) {
-      return static_cast<size_t>(picture.first_token) >= end;
-    });
-  }
   CHECK(!request.ids.empty());
   CHECK_GE(request.max_tokens, ahead ? 0 : 1);
   RETURN_IF_ERROR(CheckRequest(request));

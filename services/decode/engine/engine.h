@@ -36,8 +36,7 @@ class Engine {
   // and the sink never called again: INVALID_ARGUMENT, CONTEXT_TOO_LONG, when it can never fit, or
   // for a biased token beyond the vocabulary; RESOURCE_EXHAUSTED, QUEUE_FULL, when too many wait
   // (or too much ahead-work); UNAVAILABLE, DRAINING. Never waits.
-  // Ahead-work ends with OK and kLength, or kDropped when it gave way; its `ids` are cut to full
-  // blocks. REQUIRES: these are one at least.
+  // Ahead-work ends with OK and kLength, or kDropped when it gave way.
   absl::StatusOr<Admission> Submit(Request request);
   // The request ends with `status` (not OK) at the next step; nothing when it has ended.
   void Cancel(SequenceId id, absl::Status status);

@@ -68,8 +68,7 @@ void FairQueue::TopUp() {
   }
   const int64_t rounds = -largest / quantum_ + 1;
   for (Account* account : turns_) {
-    if (account->waiting.empty()) continue;
-    account->credit = std::min<int64_t>(account->credit + rounds * quantum_, quantum_);
+    if (!account->waiting.empty()) account->credit += rounds * quantum_;
   }
 }
 

@@ -39,6 +39,7 @@ PlanBuilder::PlanBuilder(const Limits& limits) : block_size_(limits.block_size) 
   LayerGroup& group = plan_.groups[0];
   group.slots.reserve(tokens);
   group.context.reserve(sequences);
+  group.copies.reserve(sequences);
   group.block_table.reserve(sequences * limits.blocks);
   planned_.reserve(sequences);
   sampling_.reserve(sequences);
@@ -57,6 +58,10 @@ bool PlanBuilder::Has(const Sequence& sequence) const {
 }
 
 void PlanBuilder::Add(Sequence& sequence, int32_t tokens) {
+  if (!sequence.branch.block.empty()) {
+    plan_.groups[0].copies.push_back(
+        {sequence.branch.block.id(), sequence.blocks[sequence.named_blocks].id()});
+  }
   AddRows(sequence, tokens);
   AddTokens(sequence, tokens);
   if (tokens == sequence.pending() && !sequence.ahead()) {

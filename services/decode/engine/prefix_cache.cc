@@ -15,12 +15,33 @@ namespace {
 constexpr uint64_t kTextCost = 1;
 constexpr uint64_t kPictureCost = 2;
 
+constexpr int kMostBranches = 64;
+
+// Whether token `i` of both is the same: an id, or the same row of the same picture.
+bool SameToken(const BlockTokens& a, const BlockTokens& b, int32_t i) {
+  if (a.ids[i] != b.ids[i]) return false;
+  if (a.ids[i] >= 0) return true;
+  const auto within = [i](const BlockTokens& tokens) {
+    return i >= tokens.place && i < tokens.place + tokens.rows;
+  };
+  return within(a) && within(b) && a.picture == b.picture &&
+         a.first_row - a.place == b.first_row - b.place;
+}
+
+int32_t CommonTokens(const BlockTokens& a, const BlockTokens& b) {
+  const int32_t most = static_cast<int32_t>(std::min(a.ids.size(), b.ids.size()));
+  int32_t common = 0;
+  while (common < most && SameToken(a, b, common)) ++common;
+  return common;
+}
+
 }  // namespace
 
 PrefixCache::PrefixCache(int32_t max_blocks, BlockPool& pool)
     : max_blocks_(std::min(max_blocks, pool.total())), pool_(pool), nodes_(pool.total()) {
   CHECK_GE(max_blocks, 0);
   buckets_.assign(std::bit_ceil(2 * static_cast<uint32_t>(pool.total())), -1);
+  ids_.resize(nodes_.size() * pool.block_size());
   heap_.reserve(nodes_.size());
   aside_.reserve(nodes_.size());
 }
@@ -61,11 +82,29 @@ int32_t PrefixCache::Use(absl::Span<const Block> blocks) {
     Node& node = nodes_[block.id()];
     if (node.block.empty()) continue;
     Mark(block.id());
-    if (node.content.ahead) ahead_tokens += pool_.block_size();
-    node.content.ahead = false;
+    if (node.ahead) ahead_tokens += static_cast<int32_t>(node.tokens.ids.size());
+    node.ahead = false;
   }
   ahead_used_tokens_ += ahead_tokens;
   return ahead_tokens;
+}
+
+Branch PrefixCache::Continue(int32_t parent, const BlockTokens& wanted) {
+  Branch branch;
+  int32_t best = -1;
+  int32_t child = nodes_[parent].first_child;
+  for (int looked = 0; child >= 0 && looked < kMostBranches; ++looked) {
+    const int32_t common = CommonTokens(nodes_[child].tokens, wanted);
+    if (common > branch.tokens) {
+      branch.tokens = common;
+      best = child;
+    }
+    child = nodes_[child].sibling_behind;
+  }
+  if (best < 0) return branch;
+  branch.block = nodes_[best].block;
+  Mark(best);
+  return branch;
 }
 
 bool PrefixCache::Insert(const BlockHash& hash, int32_t parent, BlockContent content,
@@ -82,15 +121,14 @@ bool PrefixCache::Insert(const BlockHash& hash, int32_t parent, BlockContent con
   node.block = block;
   pool_.SetCached(id, true);
   node.hash = hash;
-  node.content = content;
-  node.parent = parent;
-  node.children = 0;
+  node.tokens = content.tokens;
+  int32_t* ids = &ids_[static_cast<size_t>(id) * pool_.block_size()];
+  std::copy(content.tokens.ids.begin(), content.tokens.ids.end(), ids);
+  node.tokens.ids = absl::MakeConstSpan(ids, content.tokens.ids.size());
+  node.ahead = content.ahead;
   int32_t& bucket = buckets_[BucketOf(hash)];
   node.next = std::exchange(bucket, id);
-  if (parent >= 0) {
-    CHECK(!nodes_[parent].block.empty());
-    if (nodes_[parent].children++ == 0) HeapRemove(parent);
-  }
+  Adopt(parent, id);
   HeapAdd(id);
   Mark(id);
   ++size_;
@@ -124,14 +162,13 @@ int32_t PrefixCache::Evict(int32_t count) {
 // Takes a leaf out of the tree.
 void PrefixCache::Remove(int32_t id) {
   Node& node = nodes_[id];
-  CHECK_EQ(node.children, 0);
-  evicted_tokens_ += pool_.block_size();
-  if (node.content.ahead) ahead_wasted_tokens_ += pool_.block_size();
+  CHECK_EQ(node.first_child, -1);
+  const int64_t tokens = static_cast<int64_t>(node.tokens.ids.size());
+  evicted_tokens_ += tokens;
+  if (node.ahead) ahead_wasted_tokens_ += tokens;
   HeapRemove(id);
   Unlink(id);
-  if (const int32_t parent = node.parent; parent >= 0 && --nodes_[parent].children == 0) {
-    HeapAdd(parent);
-  }
+  Orphan(id);
   pool_.SetCached(id, false);
   node.block.Reset();
   --size_;
@@ -143,10 +180,39 @@ void PrefixCache::Unlink(int32_t id) {
   *link = nodes_[id].next;
 }
 
+// Puts a new leaf behind its parent, which is none from now on.
+void PrefixCache::Adopt(int32_t parent, int32_t id) {
+  Node& node = nodes_[id];
+  node.parent = parent;
+  node.first_child = node.sibling_before = node.sibling_behind = -1;
+  if (parent < 0) return;
+  Node& above = nodes_[parent];
+  CHECK(!above.block.empty());
+  CHECK_EQ(above.tokens.ids.size(), static_cast<size_t>(pool_.block_size()));
+  if (above.first_child < 0) {
+    HeapRemove(parent);
+  } else {
+    nodes_[above.first_child].sibling_before = id;
+  }
+  node.sibling_behind = std::exchange(above.first_child, id);
+}
+
+// Takes a leaf from behind its parent, which may become one.
+void PrefixCache::Orphan(int32_t id) {
+  Node& node = nodes_[id];
+  if (node.sibling_behind >= 0) nodes_[node.sibling_behind].sibling_before = node.sibling_before;
+  if (node.sibling_before >= 0) {
+    nodes_[node.sibling_before].sibling_behind = node.sibling_behind;
+  } else if (node.parent >= 0) {
+    nodes_[node.parent].first_child = node.sibling_behind;
+    if (node.sibling_behind < 0) HeapAdd(node.parent);
+  }
+}
+
 // Used now.
 void PrefixCache::Mark(int32_t id) {
   Node& node = nodes_[id];
-  node.value = level_ + (node.content.rows ? kPictureCost : kTextCost);
+  node.value = level_ + (node.tokens.rows > 0 ? kPictureCost : kTextCost);
   node.last_use = ++uses_;
   if (node.heap_at >= 0) HeapSift(static_cast<size_t>(node.heap_at));
 }

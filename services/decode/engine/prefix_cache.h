@@ -9,15 +9,34 @@
 
 namespace tessera::decode {
 
-// What a block holds, as far as keeping it goes.
+// The tokens of a block, so that two can be compared token by token.
+struct BlockTokens {
+  absl::Span<const int32_t> ids = {};  // block_size, fewer where the block is not full; -1: a row
+  // The first run of rows in it: of which picture, at which place of the block, from which row on.
+  store::EmbeddingKey picture = {};
+  int32_t place = 0;
+  int32_t rows = 0;  // 0: none
+  int32_t first_row = 0;
+};
+
+// What a block holds.
 struct BlockContent {
-  bool rows = false;   // a picture's: dearer to compute again than text
+  BlockTokens tokens = {};
   bool ahead = false;  // computed before anybody asked
 };
 
-// Full KV blocks that are kept for those who begin alike: a tree of blocks by name, each node one
+// A block whose beginning somebody can use: they copy it and go on behind `tokens`.
+struct Branch {
+  Block block;
+  int32_t tokens = 0;
+};
+
+// KV blocks that are kept for those who begin alike: a tree of blocks by name, each node one
 // block of the pool to which the cache holds a reference. Pure; one thread; allocates nothing after
 // construction.
+//
+// Blocks that are not full are kept too, as leaves: nobody shares them, but whoever begins like one
+// of the blocks behind what they share goes on in a copy (Continue).
 //
 // Who holds a block also holds its ancestors, so what nobody else holds is the lower part of the
 // tree and can be given back from the leaves up. Evict takes the leaf of the least value: the level
@@ -40,10 +59,14 @@ class PrefixCache {
   // used so far. Blocks that are not here are passed over.
   int32_t Use(absl::Span<const Block> blocks);
 
+  // Of the blocks behind `parent`, the one that begins with most of `wanted`; empty when none
+  // shares a token. Looks at the latest 64.
+  Branch Continue(int32_t parent, const BlockTokens& wanted);
+
   // Keeps `block`, whose content is computed and has this name; `parent` is the block in front of
   // it, -1 for the first of a chain. When another block of this name is here, `block` becomes a
   // reference to that one. False, and nothing done, when there is no place: every block is in use.
-  // REQUIRES: `parent` is here, and the caller holds it.
+  // REQUIRES: `parent` is here, full, and the caller holds it; content.tokens are not empty.
   bool Insert(const BlockHash& hash, int32_t parent, BlockContent content, Block& block);
 
   // Lets blocks go until `count` more are free in the pool or none is idle; how many came free.
@@ -61,9 +84,11 @@ class PrefixCache {
   struct Node {
     Block block;  // empty: not in the cache
     BlockHash hash;
-    BlockContent content;
+    BlockTokens tokens;  // ids: in ids_
+    bool ahead = false;
     int32_t parent = -1;
-    int32_t children = 0;
+    int32_t first_child = -1;  // the latest
+    int32_t sibling_before = -1, sibling_behind = -1;
     int32_t next = -1;     // in the bucket
     int32_t heap_at = -1;  // leaves only
     uint64_t value = 0;    // level of the last use + cost
@@ -76,6 +101,8 @@ class PrefixCache {
   bool MakePlace();
   void Remove(int32_t id);
   void Unlink(int32_t id);
+  void Adopt(int32_t parent, int32_t id);
+  void Orphan(int32_t id);
 
   // The heap of leaves, least valuable on top.
   bool Less(int32_t a, int32_t b) const;
@@ -88,6 +115,7 @@ class PrefixCache {
   BlockPool& pool_;
   std::vector<Node> nodes_;       // [pool blocks]
   std::vector<int32_t> buckets_;  // first node of each, a power of two
+  std::vector<int32_t> ids_;      // [pool blocks, block_size]
   std::vector<int32_t> heap_;
   std::vector<int32_t> aside_;  // leaves in use, during Evict
   int32_t size_ = 0;

@@ -18,7 +18,7 @@ namespace tessera::decode {
 // `pictures`, which ascend and stand apart.
 struct Request {
   std::string tenant;  // shares no KV with other tenants
-  // kAhead: computes the full blocks of `ids` for those who will begin so, and gives no answer.
+  // kAhead: computes `ids` for those who will begin so, and gives no answer.
   Priority priority = Priority::kQuestion;
   std::vector<int32_t> ids;  // -1 where a row of a picture stands
   std::vector<PromptPicture> pictures;

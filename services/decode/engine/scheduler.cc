@@ -88,10 +88,8 @@ absl::Status Scheduler::Enqueue(Sequence& sequence) {
 bool Scheduler::Remove(Sequence& sequence) {
   CHECK(!in_step_);
   if (sequence.state == Sequence::State::kNew) return false;
-  if (sequence.ahead()) {
-    counts_.ahead_dropped_tokens +=
-        std::max(0, sequence.computed - sequence.named_blocks * pool_.block_size());
-  }
+  const int32_t lost = KeepTail(sequence);
+  if (sequence.ahead()) counts_.ahead_dropped_tokens += lost;
   if (sequence.entered) {  // used until now
     cache_.Use(absl::MakeConstSpan(sequence.blocks).first(sequence.named_blocks));
   }
@@ -208,6 +206,7 @@ void Scheduler::Settle(Sequence& sequence) {
     // At least one token stays pending: its logits are what the next step samples from.
     sequence.computed = std::min(sequence.computed, sequence.length() - 1);
   }
+  sequence.branch = Branch();  // copied
   NameBlocks(sequence);
 }
 

@@ -58,7 +58,8 @@ struct SchedulerCounts {
 // oldest that is not paused always goes on.
 //
 // Full blocks whose content is computed go into the prefix cache, under names that cover all that
-// stands before them; who enters begins behind what it finds there, with one pending token at
+// stands before them, and the last block of who leaves, as far as it was filled. Who enters begins
+// behind what it finds there, in a copy where a block is shared in part, with one pending token at
 // least. Sequences are borrowed: each lives until Remove. A warm decode step allocates nothing.
 class Scheduler {
  public:
@@ -74,8 +75,7 @@ class Scheduler {
 
   // Makes a sequence known and pins what the prefix cache has of it, as long as blocks last:
   // `computed` says how much. It is kOutside then; ahead-work of which all is there has ended.
-  // REQUIRES: kNew, a prompt, max_tokens >= 1 (0 for ahead-work, and a prompt of full blocks),
-  // CheckFits.
+  // REQUIRES: kNew, a prompt, max_tokens >= 1 (0 for ahead-work), CheckFits.
   void Open(Sequence& sequence);
   // Puts it into the queue. RESOURCE_EXHAUSTED, QUEUE_FULL, with a retry delay when that is full.
   // REQUIRES: kOutside, and no rows are lacking.
@@ -137,8 +137,9 @@ class Scheduler {
   void Release(Sequence& sequence);
   void DropAhead();
   void Expel(Sequence& sequence);
+  BlockTokens TokensOf(const Sequence& sequence, int32_t block, int32_t count);
   void NameBlocks(Sequence& sequence);
-  void NameNext(Sequence& sequence);
+  int32_t KeepTail(Sequence& sequence);
 
   void Append(Sequence& sequence, TokenRun run);
   void Settle(Sequence& sequence);

@@ -15,8 +15,14 @@ void Scheduler::Match(Sequence& sequence) {
   CHECK_EQ(sequence.named_blocks, static_cast<int32_t>(sequence.blocks.size()));
   const int32_t most = sequence.ahead() ? sequence.length() : sequence.length() - 1;
   cache_.Extend(sequence.chain, most / block_size, sequence.blocks);
-  sequence.named_blocks = static_cast<int32_t>(sequence.blocks.size());
-  sequence.computed = sequence.named_blocks * block_size;
+  const int32_t named = static_cast<int32_t>(sequence.blocks.size());
+  sequence.named_blocks = named;
+  sequence.branch = Branch();
+  const int32_t rest = std::min(most - named * block_size, block_size);
+  if (named > 0 && rest > 0) {
+    sequence.branch = cache_.Continue(sequence.blocks.back().id(), TokensOf(sequence, named, rest));
+  }
+  sequence.computed = named * block_size + sequence.branch.tokens;
 }
 
 // Puts the head of the queue into the batch, or outside when its rows are missing; false when it
@@ -31,7 +37,13 @@ bool Scheduler::Enter(Sequence& sequence) {
       pool_.BlocksFor(sequence.length()) - static_cast<int32_t>(sequence.blocks.size());
   // Each that runs may grow by one.
   while (blocks + running() > pool_.free() + pool_.idle()) {
-    if (!FreeSomething(sequence)) return false;
+    if (FreeSomething(sequence)) continue;
+    if (!running_.empty() || sequence.branch.block.empty()) return false;
+    // Alone, and the block that it would copy is the one that it lacks.
+    sequence.computed -= std::exchange(sequence.branch, Branch()).tokens;
+    if (!sequence.LacksRows()) continue;
+    Expel(sequence);
+    return true;
   }
   CHECK(TakeBlocks(sequence, blocks));
   queue_.Erase(sequence);
@@ -47,7 +59,10 @@ bool Scheduler::Enter(Sequence& sequence) {
 // Counts what a sequence found when it first came in.
 void Scheduler::Account(Sequence& sequence) {
   const auto found = absl::MakeConstSpan(sequence.blocks).first(sequence.named_blocks);
-  const int32_t ahead_tokens = cache_.Use(found);
+  int32_t ahead_tokens = cache_.Use(found);
+  if (!sequence.branch.block.empty()) {
+    ahead_tokens += std::min(cache_.Use({&sequence.branch.block, 1}), sequence.branch.tokens);
+  }
   if (std::exchange(sequence.entered, true)) return;
   sequence.blocks.reserve(pool_.BlocksFor(int64_t{sequence.prompt_tokens()} + sequence.max_tokens));
   sequence.generated.reserve(sequence.max_tokens);
@@ -97,7 +112,8 @@ bool Scheduler::FreeSomething(const Sequence& sequence) {
 // The youngest that holds blocks and does not run.
 Sequence* Scheduler::YoungestPinned(const Sequence& besides) {
   const auto pinned = [&besides](const Sequence& sequence) {
-    return !sequence.blocks.empty() && &sequence != &besides;
+    const bool holds = !sequence.blocks.empty() || !sequence.branch.block.empty();
+    return holds && &sequence != &besides;
   };
   Sequence* youngest = queue_.Youngest(pinned);
   for (Sequence* sequence : outside_) {
@@ -131,6 +147,7 @@ bool Scheduler::PreemptPaused() {
 void Scheduler::Preempt(Sequence& sequence) {
   ++counts_.preemptions;
   ++sequence.preemptions;
+  KeepTail(sequence);
   Release(sequence);
   std::erase(running_, &sequence);
   if (sequence.paused) return Expel(sequence);  // it comes back when its reader does
@@ -141,6 +158,7 @@ void Scheduler::Preempt(Sequence& sequence) {
 // Its blocks go; its tokens stay.
 void Scheduler::Release(Sequence& sequence) {
   sequence.blocks.clear();
+  sequence.branch = Branch();
   sequence.named_blocks = 0;
   sequence.computed = 0;
 }
@@ -149,8 +167,7 @@ void Scheduler::Release(Sequence& sequence) {
 void Scheduler::DropAhead() {
   for (Sequence* sequence : ahead_) {
     sequence->finish = FinishReason::kDropped;
-    counts_.ahead_dropped_tokens +=
-        std::max(0, sequence->computed - sequence->named_blocks * pool_.block_size());
+    counts_.ahead_dropped_tokens += KeepTail(*sequence);
     Release(*sequence);
     sequence->state = Sequence::State::kOutside;
     outside_.push_back(sequence);
@@ -168,16 +185,24 @@ void Scheduler::Expel(Sequence& sequence) {
   expelled_.push_back(&sequence);
 }
 
-// Names the block behind those that have a name: tokens of the answer are in it.
-void Scheduler::NameNext(Sequence& sequence) {
-  const int32_t block_size = pool_.block_size();
-  const int32_t block = static_cast<int32_t>(sequence.chain.size());
+// Tokens [0, count) of a block. Valid until the next call.
+BlockTokens Scheduler::TokensOf(const Sequence& sequence, int32_t block, int32_t count) {
+  const int32_t first = block * pool_.block_size();
   block_ids_.clear();
-  for (int32_t i = 0; i < block_size; ++i) {
-    block_ids_.push_back(sequence.TokenAt(block * block_size + i));
+  for (int32_t i = 0; i < count; ++i) block_ids_.push_back(sequence.TokenAt(first + i));
+  BlockTokens tokens;
+  tokens.ids = block_ids_;
+  for (const PromptPicture& picture : sequence.pictures) {
+    const int32_t begin = std::max(first, picture.first_token);
+    const int32_t end = std::min(first + count, picture.end_token());
+    if (begin >= end) continue;
+    tokens.picture = picture.key;
+    tokens.place = begin - first;
+    tokens.rows = end - begin;
+    tokens.first_row = begin - picture.first_token;
+    break;
   }
-  const BlockHash& parent = block == 0 ? sequence.root : sequence.chain.back();
-  sequence.chain.push_back(hasher_.Next(parent, block, block_ids_, sequence.pictures));
+  return tokens;
 }
 
 // Puts the blocks that are full and computed now into the prefix cache.
@@ -186,17 +211,35 @@ void Scheduler::NameBlocks(Sequence& sequence) {
   const int32_t full = sequence.computed / block_size;
   while (sequence.named_blocks < full) {
     const int32_t block = sequence.named_blocks;
-    if (static_cast<size_t>(block) == sequence.chain.size()) NameNext(sequence);
     BlockContent content;
     content.ahead = sequence.ahead();
-    for (const PromptPicture& picture : sequence.pictures) {
-      content.rows |= picture.first_token < (block + 1) * block_size &&
-                      picture.end_token() > block * block_size;
+    content.tokens = TokensOf(sequence, block, block_size);
+    if (static_cast<size_t>(block) == sequence.chain.size()) {  // tokens of the answer are in it
+      const BlockHash& parent = block == 0 ? sequence.root : sequence.chain.back();
+      sequence.chain.push_back(hasher_.Next(parent, block, content.tokens.ids, sequence.pictures));
     }
     const int32_t parent = block == 0 ? -1 : sequence.blocks[block - 1].id();
     if (!cache_.Insert(sequence.chain[block], parent, content, sequence.blocks[block])) return;
     ++sequence.named_blocks;
   }
+}
+
+// Before its blocks go: the last one, which is not full, is kept for those who begin likewise.
+// Returns how many computed tokens are lost.
+int32_t Scheduler::KeepTail(Sequence& sequence) {
+  const int32_t block = sequence.named_blocks;
+  const int32_t tokens = sequence.computed - block * pool_.block_size();
+  // With a branch the tokens are another's block still.
+  if (tokens <= 0 || !sequence.branch.block.empty()) return 0;
+  if (block == 0 || tokens >= pool_.block_size()) return tokens;
+  BlockContent content;
+  content.ahead = sequence.ahead();
+  content.tokens = TokensOf(sequence, block, tokens);
+  const BlockHash name =
+      hasher_.Next(sequence.chain[block - 1], block, content.tokens.ids, sequence.pictures);
+  const bool kept =
+      cache_.Insert(name, sequence.blocks[block - 1].id(), content, sequence.blocks[block]);
+  return kept ? 0 : tokens;
 }
 
 }  // namespace tessera::decode

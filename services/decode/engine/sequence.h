@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "services/decode/engine/block_hash.h"
 #include "services/decode/engine/block_pool.h"
+#include "services/decode/engine/prefix_cache.h"
 #include "services/decode/engine/prompt_picture.h"
 #include "services/decode/engine/sampling_options.h"
 
@@ -71,6 +72,9 @@ struct Sequence {
   std::vector<int32_t> generated;  // the answer so far, without its stop token
   std::vector<Block> blocks;
   int32_t named_blocks = 0;  // the first of `blocks` that the prefix cache has
+  // A block that begins like the one behind the named ones: copied before the first step. Its
+  // tokens count as computed.
+  Branch branch;
   int32_t computed = 0;
   FinishReason finish = FinishReason::kNone;
   std::vector<kernels::SeenToken> seen;  // where penalties ask for it

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/tensor/tensor.h"
+#include "kernels/backend.h"
 
 // What one step of the decoder computes. Filled by the scheduler, read by the StepModel; plain
 // data, reused from step to step so that a warm step allocates nothing.
@@ -20,6 +21,9 @@ struct LayerGroup {
   std::vector<int32_t> slots;        // [tokens] block * block_size + place, where K and V go
   std::vector<int32_t> context;      // [sequences] keys that exist after this step's are written
   std::vector<int32_t> block_table;  // [sequences, table_width]
+  // Blocks to be copied before anything is written: who shares the beginning of another's block
+  // goes on in a copy of it.
+  std::vector<kernels::BlockCopy> copies;
   int64_t table_width = 0;
 };
 
@@ -55,6 +59,7 @@ struct BatchPlan {
       group.slots.clear();
       group.context.clear();
       group.block_table.clear();
+      group.copies.clear();
       group.table_width = 0;
     }
     logit_tokens.clear();

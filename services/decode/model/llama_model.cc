@@ -141,6 +141,7 @@ absl::StatusOr<StepOutput> LlamaModel::Forward(const BatchPlan& plan, kernels::K
   outs_.clear();
   std::iota(first_rows_.begin(), first_rows_.end(), 0);
 
+  backend_.CopyKvBlocks(cache, plan.groups[0].copies);
   Embed(plan, views);
   rope_.Plan(plan.rotary_length);
   backend_.RotaryAngles({.inverse_frequency = rope_.inverse_frequency(),
