@@ -224,8 +224,9 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
   // gRPC and the alarm both let go before this goes.
   void Release() {
     if (holders_.fetch_sub(1) != 1) return;
-    limit_.Leave();
+    InflightLimit& limit = limit_;
     delete this;
+    limit.Leave();  // last: who waits for it may then end what this used
   }
 
   const Answer::Parts parts_;

@@ -42,6 +42,8 @@ class GatewayService final : public v1::GatewayService::CallbackService {
         limit_(limit),
         model_info_(std::move(model_info)),
         uploads_(parts.options.max_upload_bytes) {}
+  // REQUIRES: the server that served it has been shut down. Waits for the alarms of its uploads.
+  ~GatewayService() override { limit_.Drain(parts_.clock, absl::InfiniteFuture()); }
 
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
