@@ -85,22 +85,23 @@ TEST_F(EngineAheadTest, TooMuchAheadWorkIsRefusedAndQuestionsAreNot) {
   Submit(AheadOf(TextRequest(8, 1, 7, nullptr)))->AwaitEnd();
 }
 
-TEST_F(EngineAheadTest, AheadWorkIsCutToFullBlocksAndServesTheQuestionBehindIt) {
+TEST_F(EngineAheadTest, AheadWorkServesTheQuestionBehindIt) {
   const store::RecordPtr record = FakeRecord(1, 9);
   ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
   Start(WithCache());
   const Request question = PictureRequest({record}, 7, 6, 1, nullptr);
   Request ahead = AheadOf(question);
-  ahead.ids.resize(10);  // the picture and no more: its last rows are in no full block
+  ahead.ids.resize(10);  // the picture and no more: its last rows are in a block that is not full
   SinkPtr done = Submit(std::move(ahead));
   done->AwaitEnd();
   EXPECT_TRUE(done->status().ok());
   EXPECT_EQ(done->outcome().finish, FinishReason::kLength);
-  EXPECT_EQ(done->admission().prompt_tokens, 8);
+  EXPECT_EQ(done->admission().prompt_tokens, 10);
   SinkPtr sink = Submit(question);
   sink->AwaitEnd();
   EXPECT_EQ(sink->ids(), ExpectedAnswer(question, {record}));
-  EXPECT_EQ(sink->outcome().ahead_tokens, 8);
+  EXPECT_EQ(sink->outcome().ahead_tokens, 10);
+  EXPECT_EQ(sink->outcome().pictures[0].tier, RowTier::kPrefixKv);
 }
 
 TEST_F(EngineAheadTest, DrainEndsAheadWorkAtOnceAndLetsQuestionsFinish) {
@@ -138,7 +139,7 @@ TEST_F(EngineAheadTest, PromptsWithRotaryFrequenciesOfTheirLengthShareWithTheirL
     return sink->outcome().cached_tokens;
   };
   EXPECT_EQ(cached(14), 0);
-  EXPECT_EQ(cached(20), 12);
+  EXPECT_EQ(cached(20), 14);
   EXPECT_EQ(cached(21), 0);
   EXPECT_EQ(cached(22), 0);
   EXPECT_EQ(cached(21), 20);

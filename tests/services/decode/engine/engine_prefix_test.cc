@@ -53,9 +53,9 @@ TEST_F(EnginePrefixTest, ASecondQuestionOnOnePictureFetchesNothingAndIsRight) {
   EXPECT_EQ(outcome.pictures[0].bytes_moved, 0u);
   EXPECT_EQ(outcome.fetch, absl::ZeroDuration());
   EXPECT_EQ(outcome.prompt_tokens, 16);
-  EXPECT_EQ(outcome.cached_tokens, 12);
+  EXPECT_EQ(outcome.cached_tokens, 15);
   EXPECT_EQ(outcome.kv_blocks_reused, 3);
-  EXPECT_EQ(loop_->stats().prefix_hits, 12);
+  EXPECT_EQ(loop_->stats().prefix_hits, 15);
   EXPECT_EQ(loop_->stats().prefix_queries, 32);
   EXPECT_EQ(loop_->stats().blocks_used, 0);
   EXPECT_GT(loop_->stats().blocks_cached, 0);

@@ -1,5 +1,6 @@
 #include "tests/services/decode/engine/fake_engine.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -77,6 +78,10 @@ absl::StatusOr<decode::StepOutput> FakeModel::Forward(const decode::BatchPlan& p
 }
 
 void FakeModel::WriteSlots(const decode::BatchPlan& plan) {
+  for (const kernels::BlockCopy& copy : plan.groups[0].copies) {
+    std::copy_n(slots_.begin() + copy.from * block_size_, block_size_,
+                slots_.begin() + copy.to * block_size_);
+  }
   for (int64_t token = 0; token < plan.tokens(); ++token) {
     slots_.at(plan.groups[0].slots[token]) = static_cast<uint64_t>(plan.ids[token]);
   }

@@ -57,7 +57,7 @@ class Model {
     return it == list_.end() ? nullptr : &*it;
   }
   void Mark(Known& known) {
-    known.value = level_ + (known.content.rows ? 2 : 1);
+    known.value = level_ + (known.content.tokens.rows > 0 ? 2 : 1);
     known.last_use = ++uses_;
   }
   // The leaf that goes next, if any may.
@@ -194,7 +194,11 @@ class PrefixCacheModel {
     const std::vector<BlockHash> chain = ChainOf(held.path);
     for (size_t i = held.blocks.size(); i < chain.size(); ++i) {
       if (!pool_.Take(1, held.blocks)) break;
-      const BlockContent content = {.rows = Below(3) == 0, .ahead = Below(4) == 0};
+      static constexpr int32_t kIds[kBlockSize] = {1, 2, 3, 4};
+      BlockContent content;
+      content.tokens.ids = kIds;
+      content.tokens.rows = Below(3) == 0 ? kBlockSize : 0;
+      content.ahead = Below(4) == 0;
       const int32_t parent = i == 0 ? -1 : held.blocks[i - 1].id();
       const int32_t block = held.blocks[i].id();
       Known* twin = model_.Find(chain[i]);

@@ -11,9 +11,20 @@
 namespace tessera::decode {
 namespace {
 
-constexpr BlockContent kText;
-constexpr BlockContent kRows = {.rows = true, .ahead = false};
-constexpr BlockContent kAhead = {.rows = false, .ahead = true};
+constexpr int32_t kIds[] = {1, 2, 3, 4};
+constexpr int32_t kRowIds[] = {-1, -1, -1, -1};
+
+BlockContent Content(absl::Span<const int32_t> ids, int32_t rows, bool ahead) {
+  BlockContent content;
+  content.tokens.ids = ids;
+  content.tokens.rows = rows;
+  content.ahead = ahead;
+  return content;
+}
+
+const BlockContent kText = Content(kIds, 0, false);
+const BlockContent kRows = Content(kRowIds, 4, false);
+const BlockContent kAhead = Content(kIds, 0, true);
 
 // Even and odd names fall into two buckets.
 BlockHash Name(int number) {
@@ -58,6 +69,52 @@ class PrefixCacheTest : public ::testing::Test {
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<PrefixCache> cache_;
 };
+
+TEST_F(PrefixCacheTest, ABlockIsContinuedFromTheChildThatBeginsWithMostOfIt) {
+  Start(8, 8);
+  const std::vector<Block> held = Fill({1});
+  const int32_t ids[3][4] = {{5, 6, 7, 8}, {5, 6, 9, 9}, {5, 6, 7, -1}};
+  std::vector<Block> children;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(pool_->Take(1, children));
+    // The last one is not full.
+    const auto tokens = absl::MakeConstSpan(ids[i]).first(i == 2 ? 3 : 4);
+    ASSERT_TRUE(
+        cache_->Insert(Name(10 + i), held[0].id(), Content(tokens, 0, false), children.back()));
+  }
+  const auto continued = [&](std::vector<int32_t> wanted) {
+    BlockTokens tokens;
+    tokens.ids = wanted;
+    const Branch branch = cache_->Continue(held[0].id(), tokens);
+    return std::pair(branch.tokens, branch.block.id());
+  };
+  EXPECT_EQ(continued({5, 6, 9, 1}), std::pair(3, children[1].id()));
+  EXPECT_EQ(continued({5, 6, 7, 8}), std::pair(4, children[0].id()));
+  EXPECT_EQ(continued({5}).first, 1);
+  EXPECT_EQ(continued({6, 5}), std::pair(0, -1));
+  EXPECT_EQ(continued({}).first, 0);
+}
+
+TEST_F(PrefixCacheTest, RowsAreTheSameOnlyOfOnePictureAndOneNumber) {
+  Start(8, 8);
+  const std::vector<Block> held = Fill({1});
+  std::vector<Block> child;
+  ASSERT_TRUE(pool_->Take(1, child));
+  BlockContent content = Content(kRowIds, 4, false);
+  content.tokens.picture = store::EmbeddingKey(base::Sha256Of("a"));
+  content.tokens.first_row = 6;
+  ASSERT_TRUE(cache_->Insert(Name(2), held[0].id(), content, child[0]));
+  BlockTokens same = content.tokens;
+  EXPECT_EQ(cache_->Continue(held[0].id(), same).tokens, 4);
+  same.rows = 2;  // then another picture's
+  EXPECT_EQ(cache_->Continue(held[0].id(), same).tokens, 2);
+  BlockTokens other = content.tokens;
+  other.picture = store::EmbeddingKey(base::Sha256Of("b"));
+  EXPECT_EQ(cache_->Continue(held[0].id(), other).tokens, 0);
+  BlockTokens moved = content.tokens;
+  moved.first_row = 5;
+  EXPECT_EQ(cache_->Continue(held[0].id(), moved).tokens, 0);
+}
 
 TEST_F(PrefixCacheTest, ExtendFindsAChainAsFarAsItIsHere) {
   Start(8, 8);

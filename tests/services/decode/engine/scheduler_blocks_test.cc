@@ -86,6 +86,39 @@ TEST_F(SchedulerBlocksTest, WhatWasPreemptedFindsItsOwnBlocksAgainAndAnswersOnce
   EXPECT_GE(second.preemptions, 1);
   EXPECT_LT(second.computed_tokens, 2 * 17) << "not all of it was computed twice";
   EXPECT_EQ(first.preemptions, 0);
+  EXPECT_EQ(scheduler_->counts().queried_tokens, 16) << "what it finds of itself is no hit";
+  EXPECT_EQ(scheduler_->counts().hit_tokens, 0);
+  EXPECT_EQ(second.cached_tokens, 0);
+}
+
+TEST_F(SchedulerBlocksTest, WhoEntersLeavesABlockForEachThatRuns) {
+  Start(Small(), 3);
+  Sequence& first = AddOwn(4, 4);
+  Step();
+  Sequence& second = AddOwn(4, 5);
+  Sequence& third = AddOwn(4, 1);
+  while (!scheduler_->idle()) Step();
+  EXPECT_EQ(scheduler_->counts().preemptions, 0);
+  EXPECT_EQ(first.generated.size() + second.generated.size() + third.generated.size(), 10u);
+}
+
+// Also when its tenant's credit is used up meanwhile by what already runs.
+TEST_F(SchedulerBlocksTest, NobodyOfAnotherTenantOvertakesTheFirstThatWaitsForBlocks) {
+  SchedulerOptions options = Small();
+  options.tenant_quantum = 1;
+  Start(options, 8);
+  Sequence& running = AddOwn(4, 20, "a");
+  Step();
+  Sequence& large = AddOwn(28, 2, "a");
+  Step();
+  Sequence& small = AddOwn(2, 2, "b");
+  while (running.finish == FinishReason::kNone) {
+    Step();
+    ASSERT_EQ(small.state, Sequence::State::kWaiting);
+  }
+  while (large.generated.empty()) Step();
+  EXPECT_TRUE(small.generated.empty());
+  while (!scheduler_->idle()) ASSERT_FALSE(Step().empty());
 }
 
 TEST_F(SchedulerBlocksTest, SeveralTokensAtATimeTakeTheirBlocksOrPreemptTheYoungest) {
@@ -320,10 +353,10 @@ TEST_F(SchedulerBlocksTest, AheadWorkGivesItsBlocksToQuestionsAndWhatIsLostIsCou
   Sequence& question = AddOwn(20, 2);
   Step();
   EXPECT_EQ(ahead.finish, FinishReason::kDropped);
-  EXPECT_EQ(scheduler_->counts().ahead_dropped_tokens, 2) << "in no full block";
+  EXPECT_EQ(scheduler_->counts().ahead_dropped_tokens, 0) << "the last block is kept, too";
   RemoveEnded();
   Run(question);
-  EXPECT_EQ(cache_->ahead_wasted_tokens(), 12);
+  EXPECT_EQ(cache_->ahead_wasted_tokens(), 14);
 }
 
 }  // namespace

@@ -143,14 +143,6 @@ void SchedulerModel::WritePrompt(Sequence& sequence) {
   }
 }
 
-// As Engine::Submit does with ahead-work.
-void SchedulerModel::CutToFullBlocks(Sequence& sequence) {
-  sequence.prompt.resize(sequence.prompt.size() / kModelBlock * kModelBlock);
-  std::erase_if(sequence.pictures, [&sequence](const PromptPicture& picture) {
-    return picture.first_token >= sequence.prompt_tokens();
-  });
-}
-
 void SchedulerModel::Name(Known& known) {
   Sequence& sequence = known.sequence;
   ChainRoot root;
@@ -176,11 +168,7 @@ void SchedulerModel::Arrive() {
   sequence.id = ++last_id_;
   sequence.tenant = std::string(1, static_cast<char>('a' + Below(3)));
   WritePrompt(sequence);
-  if (OneIn(5)) {
-    sequence.priority = Priority::kAhead;
-    CutToFullBlocks(sequence);
-    if (sequence.prompt.empty()) return;
-  }
+  if (OneIn(5)) sequence.priority = Priority::kAhead;
   sequence.max_tokens = sequence.ahead() ? 0 : 1 + Below(30);
   sequence.rows.resize(sequence.pictures.size());
   const int total = sequence.prompt_tokens() + sequence.max_tokens;
@@ -230,6 +218,7 @@ void SchedulerModel::Remove(Known& known) {
   ASSERT_TRUE(scheduler_.Remove(known.sequence));
   ASSERT_FALSE(scheduler_.Remove(known.sequence));
   ASSERT_TRUE(known.sequence.blocks.empty());
+  ASSERT_TRUE(known.sequence.branch.block.empty());
   std::erase_if(known_, [&known](const auto& other) { return other.get() == &known; });
 }
 

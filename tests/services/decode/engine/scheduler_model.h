@@ -35,7 +35,7 @@ class SchedulerModel {
   // What happened, to see that the random walk goes where it should.
   struct Seen {
     int64_t preempted = 0, hits = 0, evicted = 0, row_losses = 0, ahead_dropped = 0, ahead_used = 0,
-            paused_out = 0, finished = 0;
+            paused_out = 0, copies = 0, finished = 0;
   };
   Seen seen() const;
 
@@ -60,7 +60,6 @@ class SchedulerModel {
 
   void WritePrompt(Sequence& sequence);
   void AppendPicture(Sequence& sequence);
-  void CutToFullBlocks(Sequence& sequence);
   void Name(Known& known);
   void AppendMark(Known& known, int32_t place);
   void Bring(Known& known);
@@ -75,6 +74,7 @@ class SchedulerModel {
   void CheckSequence(size_t s);
   void CheckRows(size_t s, const Known& known);
   void Write();
+  void Copy();
   void CheckContext(size_t s);
   void CommitStep();
   void AbandonStep();

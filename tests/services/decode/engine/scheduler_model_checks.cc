@@ -86,9 +86,22 @@ void SchedulerModel::CheckRows(size_t s, const Known& known) {
   ASSERT_EQ(expected, 0) << "a token without its row, or with two";
 }
 
-// What the device does: all writes, then all reads.
+// Blocks are copied from what the cache keeps to what only one sequence holds.
+void SchedulerModel::Copy() {
+  const LayerGroup& group = scheduler_.plan().groups[0];
+  for (const kernels::BlockCopy& copy : group.copies) {
+    ASSERT_GE(pool_.references(copy.from), 2) << "the cache, and who copies";
+    ASSERT_EQ(pool_.references(copy.to), 1);
+    std::copy_n(slots_.begin() + copy.from * kModelBlock, kModelBlock,
+                slots_.begin() + copy.to * kModelBlock);
+    ++seen_.copies;
+  }
+}
+
+// What the device does: all copies, then all writes, then all reads.
 void SchedulerModel::Write() {
   const BatchPlan& plan = scheduler_.plan();
+  ASSERT_NO_FATAL_FAILURE(Copy());
   std::set<int32_t> written;
   for (int64_t s = 0; s < plan.sequences(); ++s) {
     const Known& known = *Of(scheduler_.planned()[s]);
@@ -122,6 +135,7 @@ void SchedulerModel::CheckCounts() {
     running += sequence.state == Sequence::State::kRunning && !sequence.ahead();
     waiting += sequence.state == Sequence::State::kWaiting && !sequence.ahead();
     for (const Block& block : sequence.blocks) ++holders[block.id()];
+    if (!sequence.branch.block.empty()) ++holders[sequence.branch.block.id()];
   }
   ASSERT_EQ(scheduler_.running(), running);
   ASSERT_EQ(scheduler_.waiting(), waiting);

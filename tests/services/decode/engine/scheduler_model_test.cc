@@ -34,6 +34,7 @@ TEST(SchedulerModelTest, RandomOperationsAgreeWithAnObviousModel) {
     all.ahead_dropped += seen.ahead_dropped;
     all.ahead_used += seen.ahead_used;
     all.paused_out += seen.paused_out;
+    all.copies += seen.copies;
     all.finished += seen.finished;
   }
   // The walk went everywhere.
@@ -44,11 +45,12 @@ TEST(SchedulerModelTest, RandomOperationsAgreeWithAnObviousModel) {
   EXPECT_GT(all.ahead_dropped, kSeeds);
   EXPECT_GT(all.ahead_used, kSeeds);
   EXPECT_GT(all.paused_out, kSeeds);
+  EXPECT_GT(all.copies, 10 * kSeeds);
   EXPECT_GT(all.finished, 10 * kSeeds);
   std::cout << "finished " << all.finished << ", preempted " << all.preempted << ", hit tokens "
             << all.hits << ", evicted " << all.evicted << ", rows lost " << all.row_losses
             << ", ahead dropped " << all.ahead_dropped << ", ahead used " << all.ahead_used
-            << ", paused out " << all.paused_out << "\n";
+            << ", copies " << all.copies << ", paused out " << all.paused_out << "\n";
 }
 
 }  // namespace
