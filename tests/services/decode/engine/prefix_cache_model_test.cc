@@ -32,6 +32,9 @@ BlockHash NameOf(const Path& path, size_t blocks) {
   return name;
 }
 
+// The tokens of the last block of a path, of which branches share the first ones.
+std::vector<int32_t> IdsOf(int step) { return {1, step / 2, step, 9}; }
+
 struct Known {
   BlockHash hash{};
   int32_t block = 0;
@@ -39,6 +42,7 @@ struct Known {
   BlockContent content;
   uint64_t value = 0;
   uint64_t last_use = 0;
+  std::vector<int32_t> ids;
 };
 
 // What prefix_cache.h says, word for word.
@@ -80,13 +84,26 @@ class Model {
     int32_t freed = 0;
     for (Known* known = Next(); known != nullptr && freed < count; known = Next()) {
       level_ = std::max(level_, known->value);
-      evicted += kBlockSize;
-      if (known->content.ahead) wasted += kBlockSize;
+      const int64_t tokens = static_cast<int64_t>(known->ids.size());
+      evicted += tokens;
+      if (known->content.ahead) wasted += tokens;
       list_.erase(list_.begin() + (known - list_.data()));
       ++freed;
       if (freed == count) break;
     }
     return freed;
+  }
+  // The child with most of the wanted tokens, the latest among equals; and how many.
+  std::pair<Known*, int32_t> Continue(int32_t parent, const std::vector<int32_t>& wanted) {
+    std::pair<Known*, int32_t> best = {nullptr, 0};
+    for (auto known = list_.rbegin(); known != list_.rend(); ++known) {
+      if (known->parent != parent) continue;
+      const auto end =
+          std::mismatch(known->ids.begin(), known->ids.end(), wanted.begin(), wanted.end());
+      const int32_t common = static_cast<int32_t>(end.second - wanted.begin());
+      if (common > best.second) best = {&*known, common};
+    }
+    return best;
   }
   // Whether there is a place for one more, made if need be.
   bool MakePlace() {
@@ -121,7 +138,7 @@ class PrefixCacheModel {
         model_(std::min(cap_, pool_.total()), pool_) {}
 
   void Operate() {
-    switch (Below(6)) {
+    switch (Below(8)) {
       case 0:
       case 1:
         return Compute();
@@ -131,6 +148,10 @@ class PrefixCacheModel {
         return Evict();
       case 4:
         return Use();
+      case 5:
+        return KeepTail();
+      case 6:
+        return Continue();
       default:
         return Lookup();
     }
@@ -194,9 +215,9 @@ class PrefixCacheModel {
     const std::vector<BlockHash> chain = ChainOf(held.path);
     for (size_t i = held.blocks.size(); i < chain.size(); ++i) {
       if (!pool_.Take(1, held.blocks)) break;
-      static constexpr int32_t kIds[kBlockSize] = {1, 2, 3, 4};
+      const std::vector<int32_t> ids = IdsOf(held.path[i]);
       BlockContent content;
-      content.tokens.ids = kIds;
+      content.tokens.ids = ids;
       content.tokens.rows = Below(3) == 0 ? kBlockSize : 0;
       content.ahead = Below(4) == 0;
       const int32_t parent = i == 0 ? -1 : held.blocks[i - 1].id();
@@ -206,13 +227,53 @@ class PrefixCacheModel {
       if (twin != nullptr) {
         model_.Mark(*twin);
       } else if (kept = model_.MakePlace(); kept) {
-        model_.Add({chain[i], block, parent, content});
+        model_.Add({chain[i], block, parent, content, 0, 0, ids});
       }
       ASSERT_EQ(cache_.Insert(chain[i], parent, content, held.blocks[i]), kept);
       if (!kept) break;
       ASSERT_EQ(held.blocks[i].id(), model_.Find(chain[i])->block);
     }
     Keep(std::move(held));
+  }
+
+  // A block that is not full goes in as a leaf.
+  void KeepTail() {
+    Held held = Find();
+    std::vector<Block> tail;
+    if (held.blocks.empty() || !pool_.Take(1, tail)) return;
+    std::vector<int32_t> ids = IdsOf(Below(kBranches));
+    ids.resize(1 + Below(kBlockSize - 1));
+    BlockHash name = NameOf(held.path, held.blocks.size());
+    name[30] = static_cast<uint8_t>(ids.size());
+    name[31] = static_cast<uint8_t>(10 * ids[1 % ids.size()] + ids.back());
+    BlockContent content;
+    content.tokens.ids = ids;
+    content.ahead = Below(4) == 0;
+    const int32_t parent = held.blocks.back().id();
+    Known* twin = model_.Find(name);
+    bool kept = true;
+    if (twin != nullptr) {
+      model_.Mark(*twin);
+    } else if (kept = model_.MakePlace(); kept) {
+      model_.Add({name, tail[0].id(), parent, content, 0, 0, ids});
+    }
+    ASSERT_EQ(cache_.Insert(name, parent, content, tail[0]), kept);
+  }
+
+  void Continue() {
+    const Held held = Find();
+    if (held.blocks.empty()) return;
+    std::vector<int32_t> wanted = IdsOf(Below(kBranches));
+    wanted.resize(Below(kBlockSize + 1));
+    BlockTokens tokens;
+    tokens.ids = wanted;
+    const auto [known, common] = model_.Continue(held.blocks.back().id(), wanted);
+    const Branch branch = cache_.Continue(held.blocks.back().id(), tokens);
+    ASSERT_EQ(branch.tokens, common);
+    ASSERT_EQ(branch.block.id(), known == nullptr ? -1 : known->block);
+    if (known != nullptr) model_.Mark(*known);
+    if (Below(2) == 0 && known != nullptr) branches_.push_back(branch);
+    if (branches_.size() > 3) branches_.erase(branches_.begin());
   }
 
   void Release() {
@@ -241,7 +302,7 @@ class PrefixCacheModel {
       Known* known = model_.At(block.id());
       if (known == nullptr) continue;
       model_.Mark(*known);
-      if (known->content.ahead) expected += kBlockSize;
+      if (known->content.ahead) expected += static_cast<int32_t>(known->ids.size());
       known->content.ahead = false;
     }
     model_.used += expected;
@@ -254,6 +315,7 @@ class PrefixCacheModel {
   PrefixCache cache_;
   Model model_;
   std::vector<Held> held_;
+  std::vector<Branch> branches_;
 };
 
 TEST(PrefixCacheModelTest, RandomOperationsAgreeWithAnObviousModel) {
