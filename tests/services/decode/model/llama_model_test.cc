@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <numeric>
 
 #include "common/base/compute_pool.h"
@@ -17,6 +16,7 @@ namespace tessera::decode {
 namespace {
 
 using testing::PagedRunner;
+using testing::SameBits;
 using testing::Script;
 using testing::TempDir;
 using testing::TinyModelOptions;
@@ -30,10 +30,6 @@ Script TextScript(std::vector<int32_t> ids, int64_t prompt) {
   script.positions.resize(script.ids.size());
   std::iota(script.positions.begin(), script.positions.end(), 0);
   return script;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 class LlamaModelTest : public ::testing::TestWithParam<const char*> {};
@@ -137,8 +133,9 @@ TEST_P(LlamaModelTest, OnlyTheLogitsAskedForAreComputed) {
   std::vector<float> host(2 * 96);
   runner.backend().Download(output->logits, absl::MakeSpan(host));
   ASSERT_TRUE(runner.backend().Synchronize().ok());
-  EXPECT_TRUE(SameBits({host.begin(), host.begin() + 96}, {all.begin() + 96, all.begin() + 192}));
-  EXPECT_TRUE(SameBits({host.begin() + 96, host.end()}, {all.begin() + 384, all.begin() + 480}));
+  const auto some = absl::MakeConstSpan(host), every = absl::MakeConstSpan(all);
+  EXPECT_TRUE(SameBits(some.first(96), every.subspan(96, 96)));
+  EXPECT_TRUE(SameBits(some.last(96), every.subspan(384, 96)));
 
   plan.logit_tokens.clear();  // a chunk in the middle of a prompt
   output = runner.model().Forward(plan, runner.cache());

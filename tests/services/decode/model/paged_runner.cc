@@ -1,12 +1,10 @@
 #include "tests/services/decode/model/paged_runner.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <random>
 
 #include "common/base/check.h"
-#include "common/base/half.h"
 #include "kernels/create.h"
 #include "tests/support/deferred_backend.h"
 
@@ -25,71 +23,28 @@ std::unique_ptr<kernels::Backend> MakeBackend(const std::string& device, base::C
   return OrDie(kernels::CreateBackend(device, pool));
 }
 
-// Rows of the pictures of a case: its own, or those of a case with the same pictures.
-const TensorView* FindRows(const GoldenModel& model, const GoldenCase& golden) {
-  if (const TensorView* rows = model.Find(golden, "image_rows")) return rows;
-  for (const GoldenCase& other : model.cases) {
-    if (other.images != golden.images) continue;
-    if (const TensorView* rows = model.Find(other, "image_rows")) return rows;
+// Every id that stands in the prompt or was drawn, once.
+void AddSeen(int32_t id, bool drawn, std::vector<kernels::SeenToken>& seen) {
+  const auto at = std::find_if(seen.begin(), seen.end(), [id](auto& s) { return s.id == id; });
+  if (id < 0) return;
+  if (at != seen.end()) {
+    at->answer_count += drawn;
+  } else {
+    seen.push_back({id, drawn});
   }
-  return nullptr;
 }
 
-Tensor Converted(const TensorView& view, DType dtype) {
-  const std::vector<float> values = ToFloats(view);
-  Tensor result(dtype, view.shape);
-  if (dtype == DType::kF32) {
-    std::copy(values.begin(), values.end(), result.f32().begin());
-    return result;
-  }
-  CHECK(dtype == DType::kF16);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint16_t bits = base::FloatToHalf(values[i]);
-    std::memcpy(result.bytes().data() + i * sizeof(bits), &bits, sizeof(bits));
-  }
-  return result;
+bool Penalizes(const kernels::SamplingRow& row) {
+  return row.repetition_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0;
 }
 
 }  // namespace
-
-Steps Alone(const Script& script) {
-  Steps steps = {{{0, script.prompt}}};
-  for (size_t i = script.prompt; i < script.ids.size(); ++i) steps.push_back({{0, 1}});
-  return steps;
-}
-
-Steps InChunks(const Script& script, int64_t size) {
-  Steps steps;
-  for (int64_t left = script.ids.size(); left > 0; left -= size) {
-    steps.push_back({{0, std::min(left, size)}});
-  }
-  return steps;
-}
-
-Steps Mixed(const std::vector<Script>& scripts) {
-  std::vector<int64_t> done(scripts.size(), 0);
-  Steps steps;
-  for (size_t step = 0;; ++step) {
-    std::vector<Chunk> chunks;
-    for (size_t i = 0; i < std::min(step + 1, scripts.size()); ++i) {
-      const int64_t prompt_left = scripts[i].prompt - done[i];
-      const int64_t all_left = static_cast<int64_t>(scripts[i].ids.size()) - done[i];
-      const int64_t size = static_cast<int64_t>(5 + 3 * i);
-      const int64_t count =
-          prompt_left > 0 ? std::min(prompt_left, size) : std::min<int64_t>(all_left, 1);
-      if (count > 0) chunks.push_back({static_cast<int>(i), count});
-      done[i] += count;
-    }
-    if (chunks.empty()) return steps;
-    std::rotate(chunks.begin(), chunks.begin() + step % chunks.size(), chunks.end());
-    steps.push_back(chunks);
-  }
-}
 
 struct PagedRunner::Place {
   std::vector<int32_t> blocks;
   int64_t done = 0;
   int64_t rows_done = 0;
+  std::vector<kernels::BlockCopy> copies;  // for its next chunk
 };
 
 PagedRunner::PagedRunner(const std::string& model_dir, Options options)
@@ -99,6 +54,7 @@ PagedRunner::PagedRunner(const std::string& model_dir, Options options)
   const auto weights = OrDie(weights::Weights::Open(model_dir));
   model_ = OrDie(decode::LlamaModel::Create(*weights, config, *backend_, options_.llama));
   spec_ = decode::SpecFor(config, 1, options_.kv_dtype);
+  spec_.zero_point = options_.kv_zero_point;
   spec_.blocks = (options_.kv_tokens + spec_.block_size - 1) / spec_.block_size;
   cache_ = OrDie(backend_->MakeKvCache(spec_));
 }
@@ -119,7 +75,7 @@ void PagedRunner::DealBlocks(const std::vector<Script>& scripts, std::vector<Pla
   }
 }
 
-void PagedRunner::AddChunk(const Script& script, Place& place, int64_t count,
+void PagedRunner::AddChunk(const Script& script, Place& place, int64_t count, Logits logits,
                            decode::BatchPlan& plan) const {
   decode::LayerGroup& group = plan.groups[0];
   const int64_t width = script.rows.shape().empty() ? 0 : script.rows.shape()[1];
@@ -142,12 +98,48 @@ void PagedRunner::AddChunk(const Script& script, Place& place, int64_t count,
         static_cast<int32_t>(std::max<int64_t>(script.prompt, script.positions[i] + 1)));
     group.slots.push_back(place.blocks[i / spec_.block_size] * spec_.block_size +
                           static_cast<int32_t>(i % spec_.block_size));
-    plan.logit_tokens.push_back(token);
+    const bool last = i + 1 == place.done + count && i + 1 >= script.prompt;
+    if (logits == Logits::kAll || last) plan.logit_tokens.push_back(token);
   }
   place.done += count;
+  group.copies.insert(group.copies.end(), place.copies.begin(), place.copies.end());
+  place.copies.clear();
   plan.query_begin.push_back(static_cast<int32_t>(plan.ids.size()));
   plan.adapter.push_back(0);
   group.context.push_back(static_cast<int32_t>(place.done));
+}
+
+void PagedRunner::FillPlan(const std::vector<Script>& scripts, const std::vector<Chunk>& chunks,
+                           Logits logits, std::vector<Place>& places,
+                           decode::BatchPlan& plan) const {
+  plan.Clear();
+  decode::LayerGroup& group = plan.groups[0];
+  for (const Chunk& chunk : chunks) {
+    Place& place = places[chunk.sequence];
+    AddChunk(scripts[chunk.sequence], place, chunk.count, logits, plan);
+    group.table_width = std::max<int64_t>(group.table_width, place.blocks.size());
+  }
+  group.block_table.assign(chunks.size() * group.table_width, 0);
+  for (size_t s = 0; s < chunks.size(); ++s) {
+    const auto& blocks = places[chunks[s].sequence].blocks;
+    std::copy(blocks.begin(), blocks.end(), group.block_table.begin() + s * group.table_width);
+  }
+}
+
+void PagedRunner::Step(const std::vector<Script>& scripts, const std::vector<Chunk>& chunks,
+                       std::vector<Place>& places, std::vector<std::vector<float>>& logits) {
+  decode::BatchPlan plan;
+  FillPlan(scripts, chunks, Logits::kAll, places, plan);
+  const decode::StepOutput output = OrDie(model_->Forward(plan, cache_));
+  std::vector<float> host(output.logits.rows * output.logits.cols);
+  backend_->Download(output.logits, absl::MakeSpan(host));
+  CHECK(backend_->Synchronize().ok());
+  auto from = host.begin();
+  for (const Chunk& chunk : chunks) {
+    const auto to = from + chunk.count * output.logits.cols;
+    logits[chunk.sequence].insert(logits[chunk.sequence].end(), from, to);
+    from = to;
+  }
 }
 
 std::vector<std::vector<float>> PagedRunner::Run(const std::vector<Script>& scripts,
@@ -155,56 +147,79 @@ std::vector<std::vector<float>> PagedRunner::Run(const std::vector<Script>& scri
   std::vector<Place> places;
   DealBlocks(scripts, places);
   std::vector<std::vector<float>> logits(scripts.size());
-  decode::BatchPlan plan;
-  for (const auto& chunks : steps) {
-    plan.Clear();
-    decode::LayerGroup& group = plan.groups[0];
-    for (const Chunk& chunk : chunks) {
-      AddChunk(scripts[chunk.sequence], places[chunk.sequence], chunk.count, plan);
-      group.table_width =
-          std::max<int64_t>(group.table_width, places[chunk.sequence].blocks.size());
-    }
-    group.block_table.assign(chunks.size() * group.table_width, 0);
-    for (size_t s = 0; s < chunks.size(); ++s) {
-      const auto& blocks = places[chunks[s].sequence].blocks;
-      std::copy(blocks.begin(), blocks.end(), group.block_table.begin() + s * group.table_width);
-    }
-    const decode::StepOutput output = OrDie(model_->Forward(plan, cache_));
-    std::vector<float> host(output.logits.rows * output.logits.cols);
-    backend_->Download(output.logits, absl::MakeSpan(host));
-    CHECK(backend_->Synchronize().ok());
-    auto from = host.begin();
-    for (const Chunk& chunk : chunks) {
-      const auto to = from + chunk.count * output.logits.cols;
-      logits[chunk.sequence].insert(logits[chunk.sequence].end(), from, to);
-      from = to;
-    }
-  }
+  for (const auto& chunks : steps) Step(scripts, chunks, places, logits);
   return logits;
 }
 
-std::optional<Script> ScriptOf(const GoldenModel& model, const GoldenCase& golden, DType dtype) {
-  Script script;
-  if (!golden.images.empty()) {
-    const TensorView* rows = FindRows(model, golden);
-    if (rows == nullptr) return std::nullopt;
-    script.rows = Converted(*rows, dtype);
+std::vector<float> PagedRunner::RunBehind(const Script& owner, const Script& script,
+                                          int64_t shared) {
+  const std::vector<Script> scripts = {owner, script};
+  std::vector<Place> places;
+  DealBlocks(scripts, places);
+  std::vector<std::vector<float>> logits(scripts.size());
+  Step(scripts, {{0, owner.size()}}, places, logits);
+  const int64_t full = shared / spec_.block_size;
+  const std::vector<int32_t>& blocks = places[0].blocks;
+  std::copy_n(blocks.begin(), full, places[1].blocks.begin());
+  if (shared % spec_.block_size != 0) {
+    places[1].copies.push_back({blocks[full], places[1].blocks[full]});
   }
-  script.prompt = static_cast<int64_t>(golden.input_ids.size());
-  for (int32_t id : golden.input_ids) {
-    script.ids.push_back(id == model.image_token_id ? -1 : id);
-  }
-  const int64_t places = std::count(script.ids.begin(), script.ids.end(), -1);
-  CHECK_EQ(places, script.rows.shape().empty() ? 0 : script.rows.shape()[0]);
-  script.ids.insert(script.ids.end(), golden.greedy_ids.begin(),
-                    golden.greedy_ids.end() - (golden.greedy_ids.empty() ? 0 : 1));
-  script.positions.resize(script.ids.size());
-  std::iota(script.positions.begin(), script.positions.end(), 0);
-  return script;
+  places[1].done = shared;
+  places[1].rows_done = std::count(script.ids.begin(), script.ids.begin() + shared, -1);
+  Step(scripts, {{1, script.size() - shared}}, places, logits);
+  return logits[1];
 }
 
-int32_t ArgMax(absl::Span<const float> row) {
-  return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+std::vector<kernels::Sampled> PagedRunner::SampleStep(
+    const decode::BatchPlan& plan, const std::vector<kernels::SamplingRow>& rows) {
+  const decode::StepOutput output = OrDie(model_->Forward(plan, cache_));
+  std::vector<kernels::Sampled> sampled(rows.size());
+  if (!rows.empty()) {
+    backend_->Sample({.logits = output.logits,
+                      .id_limit = static_cast<int32_t>(output.logits.cols),
+                      .rows = rows,
+                      .out = absl::MakeSpan(sampled)});
+  }
+  CHECK(backend_->Synchronize().ok());
+  return sampled;
+}
+
+std::vector<std::vector<kernels::Sampled>> PagedRunner::Generate(
+    std::vector<Script> scripts, std::vector<kernels::SamplingRow> rows, int64_t count,
+    int64_t chunk) {
+  std::vector<std::vector<kernels::SeenToken>> seen(scripts.size());
+  for (size_t s = 0; s < scripts.size(); ++s) {
+    for (const int32_t id : scripts[s].ids) AddSeen(id, /*drawn=*/false, seen[s]);
+    scripts[s].Append(std::vector<int32_t>(count, 0));  // filled as they are drawn
+  }
+  std::vector<Place> places;
+  DealBlocks(scripts, places);
+  std::vector<std::vector<kernels::Sampled>> out(scripts.size());
+  decode::BatchPlan plan;
+  while (true) {
+    std::vector<Chunk> chunks;
+    std::vector<int> drawing;
+    std::vector<kernels::SamplingRow> settings;
+    for (int s = 0; s < static_cast<int>(scripts.size()); ++s) {
+      if (static_cast<int64_t>(out[s].size()) == count) continue;
+      const int64_t left = scripts[s].prompt - places[s].done;
+      chunks.push_back({s, left > 0 ? std::min(left, chunk) : 1});
+      if (left > chunk) continue;
+      drawing.push_back(s);
+      rows[s].token_index = out[s].size();
+      if (Penalizes(rows[s])) rows[s].seen = seen[s];
+      settings.push_back(rows[s]);
+    }
+    if (chunks.empty()) return out;
+    FillPlan(scripts, chunks, Logits::kLastOfPromptAndAnswer, places, plan);
+    const std::vector<kernels::Sampled> sampled = SampleStep(plan, settings);
+    for (size_t i = 0; i < drawing.size(); ++i) {
+      const int s = drawing[i];
+      scripts[s].ids[scripts[s].prompt + out[s].size()] = sampled[i].id;
+      AddSeen(sampled[i].id, /*drawn=*/true, seen[s]);
+      out[s].push_back(sampled[i]);
+    }
+  }
 }
 
 }  // namespace tessera::testing

@@ -6,36 +6,12 @@
 #include <vector>
 
 #include "common/base/compute_pool.h"
-#include "common/tensor/tensor.h"
 #include "kernels/backend.h"
 #include "services/decode/model/llama_model.h"
-#include "tests/support/golden_case.h"
+#include "tests/services/decode/model/script.h"
 
-// Runs a decoder through BatchPlans and a paged KV cache, every token's logits kept.
+// Runs a decoder through BatchPlans and a paged KV cache.
 namespace tessera::testing {
-
-// One sequence with everything it will ever be fed.
-struct Script {
-  std::vector<int32_t> ids;        // prompt, then forced tokens; -1 where a row stands
-  std::vector<int32_t> positions;  // rotary, [ids]
-  int64_t prompt = 0;              // the first ids that are the prompt
-  Tensor rows;                     // [number of -1 in ids, hidden]
-};
-
-// `count` further tokens of a sequence; a step is several of them.
-struct Chunk {
-  int sequence = 0;
-  int64_t count = 0;
-};
-using Steps = std::vector<std::vector<Chunk>>;
-
-// The prompt at once, then token by token.
-Steps Alone(const Script& script);
-// Chunks of `size` through prompt and continuation.
-Steps InChunks(const Script& script, int64_t size);
-// All together: sequence i begins at step i, its prompt goes in chunks of 5 + 3i tokens, then it
-// decodes beside others that still prefill.
-Steps Mixed(const std::vector<Script>& scripts);
 
 // A backend with its own threads, a model and a KV cache on it.
 class PagedRunner {
@@ -47,11 +23,24 @@ class PagedRunner {
     int64_t kv_tokens = 4096;
     uint32_t block_seed = 0;  // how block numbers are dealt; 0: in order
     decode::LlamaOptions llama = {};
+    bool kv_zero_point = false;  // kI8
   };
   PagedRunner(const std::string& model_dir, Options options);  // aborts when it cannot
 
   // Logits of every token, one [ids, vocab] per script. The cache is not cleared before.
   std::vector<std::vector<float>> Run(const std::vector<Script>& scripts, const Steps& steps);
+
+  // `script` in the blocks of `owner`, which has the same first `shared` tokens and is run before:
+  // full blocks are shared, the one in part is copied whole and written on. Logits [ids - shared,
+  // vocab] of what the script itself computes, in one chunk.
+  std::vector<float> RunBehind(const Script& owner, const Script& script, int64_t shared);
+
+  // `count` tokens for each prompt, drawn as `rows` says: token_index is counted and `seen` filled
+  // here, where a penalty is set. Prompts go in chunks of `chunk` tokens, all in one batch, where
+  // each begins to decode when its prompt is done. [scripts][count]
+  std::vector<std::vector<kernels::Sampled>> Generate(std::vector<Script> scripts,
+                                                      std::vector<kernels::SamplingRow> rows,
+                                                      int64_t count, int64_t chunk);
 
   const decode::DecoderConfig& config() const { return model_->config(); }
   kernels::Backend& backend() { return *backend_; }
@@ -60,8 +49,17 @@ class PagedRunner {
 
  private:
   struct Place;
+  enum class Logits { kAll, kLastOfPromptAndAnswer };
   void DealBlocks(const std::vector<Script>& scripts, std::vector<Place>& places);
-  void AddChunk(const Script& script, Place& place, int64_t count, decode::BatchPlan& plan) const;
+  void AddChunk(const Script& script, Place& place, int64_t count, Logits logits,
+                decode::BatchPlan& plan) const;
+  void FillPlan(const std::vector<Script>& scripts, const std::vector<Chunk>& chunks, Logits logits,
+                std::vector<Place>& places, decode::BatchPlan& plan) const;
+  // Appends the logits of each chunk to its sequence's.
+  void Step(const std::vector<Script>& scripts, const std::vector<Chunk>& chunks,
+            std::vector<Place>& places, std::vector<std::vector<float>>& logits);
+  std::vector<kernels::Sampled> SampleStep(const decode::BatchPlan& plan,
+                                           const std::vector<kernels::SamplingRow>& rows);
 
   const Options options_;
   base::ComputePool pool_;
@@ -70,12 +68,5 @@ class PagedRunner {
   kernels::KvCacheSpec spec_;
   kernels::KvCache cache_;
 };
-
-// The script of a golden case: prompt with rows as `dtype`, then its greedy ids but the last.
-// nullopt when the file gives no rows for its pictures.
-std::optional<Script> ScriptOf(const GoldenModel& model, const GoldenCase& golden, DType dtype);
-
-// The index of the largest value, the lowest of equals.
-int32_t ArgMax(absl::Span<const float> row);
 
 }  // namespace tessera::testing

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "tests/services/decode/model/paged_runner.h"
@@ -15,6 +14,7 @@ namespace {
 using testing::GoldenCase;
 using testing::GoldenModel;
 using testing::PagedRunner;
+using testing::SameBits;
 using testing::Script;
 using testing::Steps;
 
@@ -56,10 +56,6 @@ std::vector<Subject> Subjects(const std::string& device) {
     subjects.push_back(std::move(subject));
   }
   return subjects;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 class SameAnswer : public ::testing::TestWithParam<const char*> {
