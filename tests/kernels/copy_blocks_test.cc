@@ -189,7 +189,7 @@ TEST_P(CopyKvBlocksTest, ABlockBeyondTheCacheIsOurBug) {
           cache.Copy({bad});
           cache.Attend({0});
         },
-        "copy.from");
+        "CHECK failed");
   }
 }
 
