@@ -108,7 +108,11 @@ void EngineLoop::GatherRuns() {
   const absl::Span<const int32_t> owners = scheduler_.sampled_sequences();
   for (size_t i = 0; i < owners.size(); ++i) {
     sample_of_[owners[i]] = static_cast<int32_t>(i);
-    if (sampled_[i].finite) runs_[owners[i]] = TokenRun(&sampled_ids_[i], 1);
+    if (sampled_[i].finite) {
+      runs_[owners[i]] = TokenRun(&sampled_ids_[i], 1);
+    } else {
+      scheduler_.Distrust(*scheduler_.planned()[owners[i]]);
+    }
   }
   const std::vector<int32_t>& begin = scheduler_.plan().query_begin;
   for (size_t s = 0; s < sequences; ++s) {

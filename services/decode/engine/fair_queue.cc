@@ -6,26 +6,45 @@
 #include "common/base/check.h"
 
 namespace tessera::decode {
+namespace {
+
+constexpr int32_t kMostDebtors = 1024;
+
+}  // namespace
 
 void FairQueue::Open(const Sequence& sequence) {
   std::unique_ptr<Account>& account = accounts_[sequence.tenant];
   if (account == nullptr) {
     account = std::make_unique<Account>();
+    account->tenant = sequence.tenant;
     turns_.push_back(account.get());
+  } else if (account->open == 0) {
+    --debtors_;
   }
   ++account->open;
 }
 
 void FairQueue::Close(const Sequence& sequence) {
-  const auto it = accounts_.find(sequence.tenant);
-  CHECK(it != accounts_.end());
-  if (--it->second->open > 0) return;
-  CHECK(it->second->waiting.empty());
-  const auto turn = std::find(turns_.begin(), turns_.end(), it->second.get());
+  Account& account = *accounts_.at(sequence.tenant);
+  if (--account.open > 0) return;
+  CHECK(account.waiting.empty());
+  if (account.credit >= 0) return CloseAccount(account);
+  if (++debtors_ > kMostDebtors) ForgetOldestDebt();
+}
+
+void FairQueue::CloseAccount(Account& account) {
+  const auto turn = std::find(turns_.begin(), turns_.end(), &account);
   if (static_cast<size_t>(turn - turns_.begin()) < turn_) --turn_;
   turns_.erase(turn);
   if (turn_ >= turns_.size()) turn_ = 0;
-  accounts_.erase(it);
+  accounts_.erase(account.tenant);
+}
+
+void FairQueue::ForgetOldestDebt() {
+  const auto debtor = std::find_if(turns_.begin(), turns_.end(),
+                                   [](const Account* account) { return account->open == 0; });
+  --debtors_;
+  CloseAccount(**debtor);
 }
 
 void FairQueue::Push(Sequence& sequence) {
@@ -44,7 +63,6 @@ bool FairQueue::Erase(Sequence& sequence) {
   if (it == waiting.end()) return false;
   waiting.erase(it);
   --size_;
-  if (waiting.empty()) account->second->credit = std::min<int64_t>(account->second->credit, 0);
   return true;
 }
 
@@ -54,6 +72,8 @@ Sequence* FairQueue::Head() {
     for (size_t i = 0; i < turns_.size(); ++i) {
       Account& account = *turns_[turn_];
       if (!account.waiting.empty() && account.credit > 0) return account.waiting.front();
+      // What it was charged is paid by now; what is left of its turn is lost.
+      if (account.waiting.empty()) account.credit = std::min<int64_t>(account.credit, 0);
       turn_ = (turn_ + 1) % turns_.size();
     }
     TopUp();
@@ -67,8 +87,14 @@ void FairQueue::TopUp() {
     if (!account->waiting.empty()) largest = std::max(largest, account->credit);
   }
   const int64_t rounds = -largest / quantum_ + 1;
-  for (Account* account : turns_) {
-    if (!account->waiting.empty()) account->credit += rounds * quantum_;
+  for (size_t i = turns_.size(); i-- > 0;) {
+    Account& account = *turns_[i];
+    account.credit += rounds * quantum_;
+    if (!account.waiting.empty()) continue;
+    account.credit = std::min<int64_t>(account.credit, 0);
+    if (account.open > 0 || account.credit < 0) continue;
+    --debtors_;
+    CloseAccount(account);
   }
 }
 

@@ -18,12 +18,14 @@ namespace tessera::decode {
 // Varghese, SIGCOMM 1995), where a turn may overdraw: a tenant whose credit is above zero goes on
 // until what was computed for it has used it up, then the next tenant has its turn; when nobody who
 // waits has credit, each gets `quantum` tokens more. So whoever waits comes next after a bounded
-// number of tokens. Who has nothing waiting keeps no credit, and debts until all it asked is done.
+// number of tokens. Who has nothing waiting keeps no credit; debts are paid off as the others get
+// theirs, also while a tenant asks nothing: else who asks one large thing after the other would get
+// more than its share.
 class FairQueue {
  public:
   explicit FairQueue(int32_t quantum) : quantum_(quantum) {}
 
-  // Between these a tenant keeps its account. Every sequence of Push is between them.
+  // Between these a tenant has an account. Every sequence of Push is between them.
   void Open(const Sequence& sequence);
   void Close(const Sequence& sequence);
 
@@ -55,16 +57,20 @@ class FairQueue {
  private:
   struct Account {
     std::deque<Sequence*> waiting;  // by id
-    int64_t credit = 0;             // tokens
-    int32_t open = 0;               // sequences
+    std::string tenant;
+    int64_t credit = 0;  // tokens
+    int32_t open = 0;    // sequences
   };
 
   void TopUp();
+  void CloseAccount(Account& account);
+  void ForgetOldestDebt();
 
   const int32_t quantum_;
   absl::flat_hash_map<std::string, std::unique_ptr<Account>> accounts_;
   std::vector<Account*> turns_;  // in the order of their first arrival
   size_t turn_ = 0;
+  int32_t debtors_ = 0;  // accounts without a sequence
   int32_t size_ = 0;
 };
 

@@ -95,7 +95,7 @@ Branch PrefixCache::Continue(int32_t parent, const BlockTokens& wanted) {
   int32_t child = nodes_[parent].first_child;
   for (int looked = 0; child >= 0 && looked < kMostBranches; ++looked) {
     const int32_t common = CommonTokens(nodes_[child].tokens, wanted);
-    if (common > branch.tokens) {
+    if (common > branch.tokens && nodes_[child].found) {
       branch.tokens = common;
       best = child;
     }
@@ -114,6 +114,7 @@ bool PrefixCache::Insert(const BlockHash& hash, int32_t parent, BlockContent con
     Mark(twin);
     return true;
   }
+  if (parent >= 0 && !nodes_[parent].found) return false;
   if (!MakePlace()) return false;
   const int32_t id = block.id();
   Node& node = nodes_[id];
@@ -128,11 +129,30 @@ bool PrefixCache::Insert(const BlockHash& hash, int32_t parent, BlockContent con
   node.ahead = content.ahead;
   int32_t& bucket = buckets_[BucketOf(hash)];
   node.next = std::exchange(bucket, id);
+  node.found = true;
   Adopt(parent, id);
   HeapAdd(id);
   Mark(id);
   ++size_;
   return true;
+}
+
+void PrefixCache::Forget(absl::Span<const Block> blocks) {
+  aside_.clear();
+  for (const Block& block : blocks) {
+    if (nodes_[block.id()].found) aside_.push_back(block.id());
+  }
+  while (!aside_.empty()) {
+    const int32_t id = aside_.back();
+    aside_.pop_back();
+    Node& node = nodes_[id];
+    Unlink(id);
+    node.value = 0;
+    if (node.heap_at >= 0) HeapSift(static_cast<size_t>(node.heap_at));
+    for (int32_t child = node.first_child; child >= 0; child = nodes_[child].sibling_behind) {
+      if (nodes_[child].found) aside_.push_back(child);
+    }
+  }
 }
 
 // Under the cap there is a place; at it, one must go.
@@ -175,6 +195,7 @@ void PrefixCache::Remove(int32_t id) {
 }
 
 void PrefixCache::Unlink(int32_t id) {
+  if (!std::exchange(nodes_[id].found, false)) return;
   int32_t* link = &buckets_[BucketOf(nodes_[id].hash)];
   while (*link != id) link = &nodes_[*link].next;
   *link = nodes_[id].next;
@@ -212,6 +233,7 @@ void PrefixCache::Orphan(int32_t id) {
 // Used now.
 void PrefixCache::Mark(int32_t id) {
   Node& node = nodes_[id];
+  if (!node.found) return;  // it goes first, whoever still uses it
   node.value = level_ + (node.tokens.rows > 0 ? kPictureCost : kTextCost);
   node.last_use = ++uses_;
   if (node.heap_at >= 0) HeapSift(static_cast<size_t>(node.heap_at));

@@ -65,9 +65,14 @@ class PrefixCache {
 
   // Keeps `block`, whose content is computed and has this name; `parent` is the block in front of
   // it, -1 for the first of a chain. When another block of this name is here, `block` becomes a
-  // reference to that one. False, and nothing done, when there is no place: every block is in use.
-  // REQUIRES: `parent` is here, full, and the caller holds it; content.tokens are not empty.
+  // reference to that one. False, and nothing done, when there is no place: every block is in use,
+  // or `parent` was forgotten. REQUIRES: `parent` is here, full, and the caller holds it;
+  // content.tokens are not empty.
   bool Insert(const BlockHash& hash, int32_t parent, BlockContent content, Block& block);
+
+  // What these hold is not to be trusted: nobody finds them any more, nor what stands behind them.
+  // They go as those that hold them let go.
+  void Forget(absl::Span<const Block> blocks);
 
   // Lets blocks go until `count` more are free in the pool or none is idle; how many came free.
   int32_t Evict(int32_t count);
@@ -85,6 +90,7 @@ class PrefixCache {
     Block block;  // empty: not in the cache
     BlockHash hash;
     BlockTokens tokens;  // ids: in ids_
+    bool found = false;  // in a bucket; not so once it was forgotten
     bool ahead = false;
     int32_t parent = -1;
     int32_t first_child = -1;  // the latest

@@ -123,7 +123,7 @@ const BatchPlan& Scheduler::Next() {
 
 void Scheduler::Plan(Sequence& sequence, int32_t tokens, int32_t& budget) {
   builder_.Add(sequence, tokens);
-  queue_.Charge(sequence, tokens);
+  if (!sequence.ahead()) queue_.Charge(sequence, tokens);  // ahead-work takes what is left over
   budget -= tokens;
 }
 
@@ -208,6 +208,14 @@ void Scheduler::Settle(Sequence& sequence) {
   }
   sequence.branch = Branch();  // copied
   NameBlocks(sequence);
+}
+
+void Scheduler::Distrust(Sequence& sequence) {
+  CHECK(in_step_);
+  sequence.sound = false;
+  // What it found when it came was sound for others before.
+  const size_t found = std::min(sequence.blocks_reused, sequence.named_blocks);
+  cache_.Forget(absl::MakeConstSpan(sequence.blocks).first(sequence.named_blocks).subspan(found));
 }
 
 void Scheduler::Abandon() {

@@ -108,6 +108,9 @@ class Scheduler {
   // sequence->generated until one ends it (sequence->finish says how; a stop token is not kept).
   // What the step computed beyond that is rolled back. Valid until the next Commit.
   absl::Span<const Progress> Commit(absl::Span<const TokenRun> runs);
+  // Before Commit: the step computed NaN or infinity for this one. Neither what it holds nor what
+  // others built on that is shared any more.
+  void Distrust(Sequence& sequence);
   // The step failed: nothing of it counts.
   void Abandon();
 

@@ -208,7 +208,7 @@ BlockTokens Scheduler::TokensOf(const Sequence& sequence, int32_t block, int32_t
 // Puts the blocks that are full and computed now into the prefix cache.
 void Scheduler::NameBlocks(Sequence& sequence) {
   const int32_t block_size = pool_.block_size();
-  const int32_t full = sequence.computed / block_size;
+  const int32_t full = sequence.sound ? sequence.computed / block_size : 0;
   while (sequence.named_blocks < full) {
     const int32_t block = sequence.named_blocks;
     BlockContent content;
@@ -231,6 +231,7 @@ int32_t Scheduler::KeepTail(Sequence& sequence) {
   const int32_t tokens = sequence.computed - block * pool_.block_size();
   // With a branch the tokens are another's block still.
   if (tokens <= 0 || !sequence.branch.block.empty()) return 0;
+  if (!sequence.sound) return tokens;
   if (block == 0 || tokens >= pool_.block_size()) return tokens;
   BlockContent content;
   content.ahead = sequence.ahead();

@@ -77,6 +77,7 @@ struct Sequence {
   Branch branch;
   int32_t computed = 0;
   FinishReason finish = FinishReason::kNone;
+  bool sound = true;  // false: the device computed NaN for it; its blocks are nobody else's
   std::vector<kernels::SeenToken> seen;  // where penalties ask for it
 
   // --- what it cost, kept by the scheduler ---

@@ -135,6 +135,25 @@ TEST_F(EngineLoopTest, DeadlinesNameTheStageTheyHit) {
   EXPECT_EQ(loop_->next_deadline(), absl::InfiniteFuture());
 }
 
+TEST_F(EngineLoopTest, BlocksOfARequestWithNonfiniteLogitsAreNobodyElses) {
+  testing::FakeDeviceOptions fake;
+  fake.poisoned_id = 33;
+  EngineOptions options = SmallEngine();
+  options.prefix_cache_blocks = options.blocks;
+  Start(options, std::move(fake));
+  Request request = TextRequest(40, 9, 2, nullptr);  // several chunks: the first are named early
+  request.ids[0] = 33;
+  auto bad = Submit(request);
+  while (loop_->Step()) {
+  }
+  EXPECT_EQ(base::ReasonOf(bad->status()), "NONFINITE_LOGITS");
+  auto again = Submit(request);
+  while (loop_->Step()) {
+  }
+  EXPECT_EQ(base::ReasonOf(again->status()), "NONFINITE_LOGITS");
+  EXPECT_EQ(again->outcome().cached_tokens, 0);
+}
+
 TEST_F(EngineLoopTest, NonfiniteLogitsEndTheirRequestOnly) {
   testing::FakeDeviceOptions fake;
   fake.poisoned_id = 33;

@@ -95,6 +95,32 @@ TEST_F(PrefixCacheTest, ABlockIsContinuedFromTheChildThatBeginsWithMostOfIt) {
   EXPECT_EQ(continued({}).first, 0);
 }
 
+TEST_F(PrefixCacheTest, WhatIsForgottenIsNotFoundNorWhatStandsBehindIt) {
+  Start(8, 8);
+  Fill({1, 2, 3});
+  Fill({1, 2, 4});
+  {
+    const std::vector<Block> held = Fill({1, 2});
+    cache_->Forget(absl::MakeConstSpan(held).subspan(1));
+    EXPECT_EQ(Hit({1, 2, 3}), 1);
+    // Who computes it anew, under another block, does not find what was built on the old one.
+    std::vector<Block> anew;
+    ASSERT_TRUE(pool_->Take(1, anew));
+    EXPECT_TRUE(cache_->Insert(Name(2), held[0].id(), kText, anew[0]));
+    EXPECT_EQ(Hit({1, 2, 3}), 2);
+    EXPECT_EQ(Hit({1, 2, 4}), 2);
+    // And who holds the old one can put nothing behind it.
+    std::vector<Block> more;
+    ASSERT_TRUE(pool_->Take(1, more));
+    EXPECT_FALSE(cache_->Insert(Name(5), held[1].id(), kText, more[0]));
+    EXPECT_EQ(cache_->Continue(held[1].id(), kText.tokens).tokens, 0);
+  }
+  EXPECT_EQ(cache_->Evict(3), 3) << "the forgotten ones go first";
+  EXPECT_EQ(Hit({1, 2}), 2);
+  EXPECT_EQ(cache_->Evict(8), 2);
+  EXPECT_EQ(pool_->free(), 8);
+}
+
 TEST_F(PrefixCacheTest, RowsAreTheSameOnlyOfOnePictureAndOneNumber) {
   Start(8, 8);
   const std::vector<Block> held = Fill({1});
