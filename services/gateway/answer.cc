@@ -17,6 +17,18 @@ absl::Status AtPicture(const absl::Status& status, const std::string& field) {
   return absl::IsInvalidArgument(placed) ? base::WithField(std::move(placed), field) : placed;
 }
 
+// Why rows cannot be had again in the midst of an answer. The client did nothing wrong, and whole
+// new requests bring the bytes that are gone here.
+absl::Status RowsLost(const absl::Status& status) {
+  if (absl::IsCancelled(status) || absl::IsDeadlineExceeded(status)) return status;
+  return base::WithRetry(
+      base::Error(absl::StatusCode::kUnavailable, "ROWS_MISSING",
+                  absl::StrCat("the answer was put aside for others, and by then the rows of its "
+                               "picture were gone (",
+                               std::string(status.message()), "); ask again")),
+      absl::Seconds(1));
+}
+
 }  // namespace
 
 void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
@@ -100,18 +112,21 @@ void Answer::StartDecode() {
   if (cancel) call->Cancel();
 }
 
+// Also in the midst of an answer: decode computes again what it gave up for others. Then vision has
+// the record still, in memory or in the store, or nobody has.
 void Answer::OnNeedRows(const v1::NeedRows& need) {
+  const bool late = first_piece_ != absl::InfinitePast();
   for (uint32_t index : need.images()) {
     if (index >= parsed_.pictures.size()) continue;
     KeepCall(parts_.resolver.Encode(
         parsed_.pictures[index], request_,
-        [self = shared_from_this(), index](absl::StatusOr<ResolvedImage> image) {
-          self->OnRowsMade(index, std::move(image));
+        [self = shared_from_this(), index, late](absl::StatusOr<ResolvedImage> image) {
+          self->OnRowsMade(index, late, std::move(image));
         }));
   }
 }
 
-void Answer::OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image) {
+void Answer::OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage> image) {
   std::shared_ptr<DecodeCall> call;
   bool failed = false;
   {
@@ -122,7 +137,8 @@ void Answer::OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image) {
       if (!call) rows_made_.push_back(index);
     } else {
       failed = true;
-      if (failure_.ok()) failure_ = AtPicture(image.status(), parsed_.picture_fields[index]);
+      const absl::Status status = late ? RowsLost(image.status()) : image.status();
+      if (failure_.ok()) failure_ = AtPicture(status, parsed_.picture_fields[index]);
     }
   }
   if (!call) return;
@@ -133,15 +149,15 @@ void Answer::OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image) {
   }
 }
 
-void Answer::OnPiece(const std::string& text) {
-  if (first_text_ == absl::InfinitePast()) {
-    first_text_ = parts_.clock.Now();
+void Answer::OnPiece(v1::TextPiece piece) {
+  if (first_piece_ == absl::InfinitePast()) {
+    first_piece_ = parts_.clock.Now();
     stage_ = "generation";
-    // Prefill has begun long ago: nobody will ask for the pictures' bytes again.
+    // Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
     for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
-    LetGoOfRows();
   }
-  if (sink_.OnText(text)) return;
+  LetGoOfRows();
+  if (sink_.OnPiece(std::move(piece))) return;
   std::shared_ptr<DecodeCall> call;
   {
     base::MutexLock lock(mutex_);
@@ -171,16 +187,18 @@ void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
   const absl::Time now = parts_.clock.Now();
   GatewayTimes times;
   times.total = absl::ToDoubleSeconds(now - arrival_);
-  times.first_token = first_text_ == absl::InfinitePast()
+  times.first_token = first_piece_ == absl::InfinitePast()
                           ? times.total
-                          : absl::ToDoubleSeconds(first_text_ - arrival_);
+                          : absl::ToDoubleSeconds(first_piece_ - arrival_);
   End(absl::OkStatus(), MakeResponse(end, images, times));
 }
 
 void Answer::LetGoOfRows() {
   std::vector<std::shared_ptr<const void>> rows;  // they go without the lock
   base::MutexLock lock(mutex_);
-  for (ResolvedImage& image : images_) rows.push_back(std::move(image.rows));
+  for (ResolvedImage& image : images_) {
+    if (image.rows) rows.push_back(std::move(image.rows));
+  }
 }
 
 void Answer::KeepCall(std::shared_ptr<Call> call) {

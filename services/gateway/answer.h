@@ -17,17 +17,19 @@
 
 namespace tessera::gateway {
 
-// Where an answer goes: texts, then one end. One call at a time, on any thread.
+// Where an answer goes: pieces, then one end. One call at a time, on any thread.
 class AnswerSink {
  public:
   virtual ~AnswerSink() = default;
   // False: the client does not read fast enough to be waited for; the answer is given up.
-  virtual bool OnText(const std::string& text) = 0;
-  // The last call. `response` has everything but the text; it is empty unless `status` is OK.
+  // A piece may have log-probabilities and no text yet.
+  virtual bool OnPiece(v1::TextPiece piece) = 0;
+  // The last call. `response` has everything but the text and the log-probabilities; it is empty
+  // unless `status` is OK.
   virtual void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) = 0;
 };
 
-// One request on its way: pictures to refs, then decode, then texts to the sink. Any thread; keeps
+// One request on its way: pictures to refs, then decode, then pieces to the sink. Any thread; keeps
 // itself alive until the sink has had its end.
 class Answer final : public DecodeEvents, public std::enable_shared_from_this<Answer> {
  public:
@@ -48,16 +50,17 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
 
   void OnAccepted(const v1::Accepted& accepted) override {}
   void OnNeedRows(const v1::NeedRows& need) override;
-  void OnPiece(const std::string& text) override;
+  void OnPiece(v1::TextPiece piece) override;
   void OnDone(const absl::Status& status, const v1::DecodeEnd& end) override;
 
  private:
   void ResolveImages();
   void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
-  void OnRowsMade(uint32_t index, absl::StatusOr<ResolvedImage> image);
+  // `late`: the answer had begun, so the picture's bytes are gone.
+  void OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage> image);
   void StartDecode();
   void WarnOfQuality();
-  // Decode has read the pictures' rows, or never will.
+  // Decode has read the pictures' rows, or never will. Allocates nothing when none are kept.
   void LetGoOfRows();
   void KeepCall(std::shared_ptr<Call> call);
   void CancelCalls();
@@ -85,7 +88,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool decoding_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time first_text_ = absl::InfinitePast();  // by decode's events only
+  absl::Time first_piece_ = absl::InfinitePast();  // by decode's events only
 };
 
 }  // namespace tessera::gateway

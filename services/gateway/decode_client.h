@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/rpc/request.h"
 #include "services/gateway/vision_client.h"
 #include "tessera/v1/decode.pb.h"
@@ -16,7 +18,7 @@ class DecodeEvents {
   virtual ~DecodeEvents() = default;
   virtual void OnAccepted(const v1::Accepted& accepted) = 0;
   virtual void OnNeedRows(const v1::NeedRows& need) = 0;
-  virtual void OnPiece(const std::string& text) = 0;
+  virtual void OnPiece(v1::TextPiece piece) = 0;
   // OK with an end, or the error.
   virtual void OnDone(const absl::Status& status, const v1::DecodeEnd& end) = 0;
 };
@@ -35,6 +37,11 @@ class DecodeClient {
   virtual std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
                                                const rpc::RequestContext& request,
                                                std::shared_ptr<DecodeEvents> events) = 0;
+
+  using PrefillDone = std::function<void(absl::StatusOr<v1::DecodeServicePrefillResponse>)>;
+  // Ahead-work. `done` is called exactly once, on any thread, possibly before Prefill returns.
+  virtual std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                        const rpc::RequestContext& request, PrefillDone done) = 0;
 };
 
 }  // namespace tessera::gateway

@@ -17,6 +17,8 @@ struct GatewayOptions {
   int max_requests = 256;                // in flight; beyond it RESOURCE_EXHAUSTED
   absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
   size_t known_images = 65536;                       // refs remembered
+  // Uploads with a session are read by decode ahead of their questions.
+  bool ahead_prefill = true;
   absl::Duration handle_ttl = absl::Hours(1);
   std::string handle_key;  // shared by gateways; at least 16 bytes
   std::string quality_warning =

@@ -72,6 +72,9 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
   return runtime;
 }
 
-void GatewayRuntime::Drain(absl::Duration timeout) { limit_.Drain(clock_, clock_.Now() + timeout); }
+void GatewayRuntime::Drain(absl::Duration timeout) {
+  limit_.Drain(clock_, clock_.Now() + timeout);
+  service_->StopAhead();
+}
 
 }  // namespace tessera::gateway

@@ -39,9 +39,9 @@ class GatewayRuntime {
   KnownImages known_;
   InflightLimit limit_;
   v1::GetModelInfoResponse model_info_;
+  std::unique_ptr<ImageResolver> resolver_;  // before the clients, whose last calls still use it
   std::unique_ptr<VisionClient> vision_;
   std::unique_ptr<DecodeClient> decode_;
-  std::unique_ptr<ImageResolver> resolver_;
   std::unique_ptr<GatewayService> service_;
 };
 

@@ -1,23 +1,26 @@
 #include "services/gateway/gateway_service.h"
 
-#include <grpcpp/alarm.h>
-
-#include <atomic>
-#include <chrono>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/error.h"
 #include "common/base/mutex.h"
-#include "common/rpc/bad_message.h"
 #include "common/rpc/status.h"
-#include "services/gateway/upload.h"
+#include "services/gateway/upload_reactor.h"
 
 namespace tessera::gateway {
 namespace {
 
-constexpr size_t kMaxWaitingText = 1 << 20;  // bytes that a slow reader may leave behind
+constexpr size_t kMaxWaitingBytes = 1 << 20;  // that a slow reader may leave behind
+constexpr size_t kLogprobBytes = 256;         // of one token's, about
+
+void Append(v1::TextPiece piece, v1::TextPiece& to) {
+  to.mutable_text()->append(piece.text());
+  for (v1::TokenLogprob& token : *piece.mutable_logprobs()) *to.add_logprobs() = std::move(token);
+}
+
+size_t Bytes(const v1::TextPiece& piece) {
+  return piece.text().size() + static_cast<size_t>(piece.logprobs_size()) * kLogprobBytes;
+}
 
 // One answer in one message.
 class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
@@ -33,13 +36,14 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
     answer->Start(request, "");
   }
 
-  bool OnText(const std::string& text) override {
-    text_ += text;
+  bool OnPiece(v1::TextPiece piece) override {
+    Append(std::move(piece), answered_);
     return true;
   }
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override {
     response_ = response;
-    response_.set_text(text_);
+    response_.set_text(std::move(*answered_.mutable_text()));
+    response_.mutable_logprobs()->Swap(answered_.mutable_logprobs());
     {
       base::MutexLock lock(mutex_);
       answer_ = nullptr;
@@ -60,12 +64,12 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
  private:
   InflightLimit& limit_;
   v1::GenerateResponse& response_;
-  std::string text_;
+  v1::TextPiece answered_;
   base::Mutex mutex_;
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One answer as a stream: one write in flight, texts that come meanwhile are joined.
+// One answer as a stream: one write in flight, pieces that come meanwhile are joined.
 class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamResponse>,
                            public AnswerSink {
  public:
@@ -79,11 +83,11 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
     answer->Start(request, "");
   }
 
-  bool OnText(const std::string& text) override {
+  bool OnPiece(v1::TextPiece piece) override {
     {
       base::MutexLock lock(mutex_);
-      waiting_ += text;
-      if (waiting_.size() > kMaxWaitingText) return false;
+      Append(std::move(piece), waiting_);
+      if (Bytes(waiting_) > kMaxWaitingBytes) return false;
     }
     WriteNext();
     return true;
@@ -93,7 +97,7 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
       base::MutexLock lock(mutex_);
       answer_ = nullptr;
       end_ = status;
-      if (!status.ok()) waiting_.clear();
+      if (!status.ok()) waiting_.Clear();
       end_response_ = response;
     }
     limit_.Leave();
@@ -103,7 +107,7 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
     {
       base::MutexLock lock(mutex_);
       writing_ = false;
-      if (!ok) waiting_.clear();
+      if (!ok) waiting_.Clear();
     }
     WriteNext();
   }
@@ -124,10 +128,12 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   Step TakeStep(grpc::Status& status) {
     base::MutexLock lock(mutex_);
     if (writing_ || finished_) return Step::kNothing;
-    if (!waiting_.empty()) {
+    message_.Clear();
+    if (Bytes(waiting_) > 0) {
       writing_ = true;
-      message_.set_text(std::move(waiting_));
-      waiting_.clear();
+      message_.set_text(std::move(*waiting_.mutable_text()));
+      message_.mutable_logprobs()->Swap(waiting_.mutable_logprobs());
+      waiting_.Clear();
       return Step::kWrite;
     }
     if (!end_) return Step::kNothing;
@@ -161,84 +167,11 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   v1::GenerateStreamResponse message_;  // of whoever TakeStep told to write
   base::Mutex mutex_;
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
-  std::string waiting_ ABSL_GUARDED_BY(mutex_);
+  v1::TextPiece waiting_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-// One upload. Whoever is first of the last byte, an error and the deadline ends it.
-class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
- public:
-  UploadReactor(const Answer::Parts& parts, UploadBudget& budget, InflightLimit& limit,
-                rpc::RequestContext request, v1::UploadImageResponse& response)
-      : parts_(parts),
-        limit_(limit),
-        request_(std::move(request)),
-        response_(response),
-        upload_(parts.options, budget, "") {
-    const absl::Duration left = request_.deadline - parts_.clock.Now();
-    alarm_.Set(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left),
-               [this](bool due) { OnAlarm(due); });
-    ReadNext();
-  }
-
-  void OnReadDone(bool ok) override {
-    if (ok) {
-      if (const absl::Status status = upload_.Add(message_.data()); !status.ok())
-        return End(status);
-      return ReadNext();
-    }
-    if (ended_.load()) return;
-    if (rpc::WasBadMessage(message_)) return End(rpc::BadMessage());
-    if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
-    absl::StatusOr<v1::UploadImageResponse> response =
-        upload_.Finish(request_, parts_.resolver, parts_.clock.Now());
-    if (response.ok() && !ended_.load()) response_ = *response;
-    End(response.status());
-  }
-  void OnCancel() override { cancelled_.store(true); }
-  void OnDone() override {
-    alarm_.Cancel();
-    Release();
-  }
-
- private:
-  void OnAlarm(bool due) {
-    if (due) {
-      End(base::WithFact(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
-                                     "the upload was not finished in time"),
-                         "stage", "upload"));
-    }
-    Release();
-  }
-  void ReadNext() {
-    rpc::BeforeRead(message_);
-    StartRead(&message_);
-  }
-  void End(const absl::Status& status) { End(rpc::ToGrpc(status)); }
-  void End(const grpc::Status& status) {
-    if (!ended_.exchange(true)) Finish(status);
-  }
-  // gRPC and the alarm both let go before this goes.
-  void Release() {
-    if (holders_.fetch_sub(1) != 1) return;
-    InflightLimit& limit = limit_;
-    delete this;
-    limit.Leave();  // last: who waits for it may then end what this used
-  }
-
-  const Answer::Parts parts_;
-  InflightLimit& limit_;
-  const rpc::RequestContext request_;
-  v1::UploadImageResponse& response_;
-  Upload upload_;
-  v1::UploadImageRequest message_;
-  grpc::Alarm alarm_;
-  std::atomic<bool> cancelled_{false};
-  std::atomic<bool> ended_{false};
-  std::atomic<int> holders_{2};
 };
 
 // A stream that ends at once with an error.
@@ -255,37 +188,6 @@ class RefusedUpload final : public grpc::ServerReadReactor<v1::UploadImageReques
 };
 
 }  // namespace
-
-absl::Status InflightLimit::Enter() {
-  base::MutexLock lock(mutex_);
-  if (draining_) {
-    return base::WithRetry(
-        base::Error(absl::StatusCode::kUnavailable, "DRAINING", "this server is shutting down"),
-        absl::Seconds(1));
-  }
-  if (inflight_ >= limit_) {
-    return base::WithRetry(
-        base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                    absl::StrCat(limit_,
-                                 " requests are under way, which is the limit; try again "
-                                 "in a moment")),
-        absl::Milliseconds(500));
-  }
-  ++inflight_;
-  return absl::OkStatus();
-}
-
-void InflightLimit::Leave() {
-  base::MutexLock lock(mutex_);
-  --inflight_;
-  left_.SignalAll();
-}
-
-void InflightLimit::Drain(base::Clock& clock, absl::Time deadline) {
-  base::MutexLock lock(mutex_);
-  draining_ = true;
-  while (inflight_ > 0 && clock.Now() < deadline) clock.WaitUntil(left_, mutex_, deadline);
-}
 
 grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* context,
                                                    const v1::GenerateRequest* request,
@@ -320,7 +222,8 @@ grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
   const absl::Status entered = limit_.Enter();
   if (!entered.ok()) return new RefusedUpload(entered);
-  return new UploadReactor(parts_, uploads_, limit_, call, *response);
+  return new UploadReactor(
+      {parts_.options, parts_.resolver, parts_.clock, uploads_, limit_, ahead_}, call, *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,

@@ -12,7 +12,8 @@ namespace tessera::gateway {
 namespace {
 
 // One Generate stream. A hold keeps it open for RowsReady, which comes from other threads, until
-// the service has said its last word. Owns itself until OnDone.
+// the service has said its last word: an answer that gave its blocks up may ask for rows when half
+// of it is told. Owns itself until OnDone.
 class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGenerateRequest,
                                                           v1::DecodeServiceGenerateResponse>,
                            public DecodeCall,
@@ -53,7 +54,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     if (ok && !closed_) WriteNext();
   }
 
-  // Decode has all it can ask for: it has begun to answer, or the call is over.
+  // Decode has all it can ask for.
   void CloseWrites() {
     base::MutexLock lock(mutex_);
     last_ = true;
@@ -78,8 +79,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
         events_->OnNeedRows(read_.need_rows());
         break;
       case v1::DecodeServiceGenerateResponse::kPiece:
-        CloseWrites();
-        events_->OnPiece(read_.piece().text());
+        events_->OnPiece(std::move(*read_.mutable_piece()));
         break;
       case v1::DecodeServiceGenerateResponse::kEnd:
         CloseWrites();
@@ -128,6 +128,43 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+// One Prefill call. Owns itself until OnDone.
+class PrefillCall final : public grpc::ClientUnaryReactor,
+                          public Call,
+                          public std::enable_shared_from_this<PrefillCall> {
+ public:
+  PrefillCall(CallTracker& tracker, v1::DecodeServicePrefillRequest start,
+              DecodeClient::PrefillDone done)
+      : token_(tracker), start_(std::move(start)), done_(std::move(done)) {}
+
+  void Start(v1::DecodeService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
+    self_ = shared_from_this();
+    rpc::ForwardRequest(request, now, context_);
+    stub.async()->Prefill(&context_, &start_, &response_, this);
+    StartCall();
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<PrefillCall> self = std::move(self_);
+    const DecodeClient::PrefillDone done = std::move(done_);
+    if (status.ok()) {
+      done(std::move(response_));
+    } else {
+      done(rpc::FromGrpc(status));
+    }
+  }
+
+ private:
+  const CallTracker::Token token_;  // first: goes last
+  const v1::DecodeServicePrefillRequest start_;
+  DecodeClient::PrefillDone done_;
+  grpc::ClientContext context_;
+  v1::DecodeServicePrefillResponse response_;
+  std::shared_ptr<PrefillCall> self_;
+};
+
 class GrpcDecodeClient final : public DecodeClient {
  public:
   GrpcDecodeClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
@@ -138,6 +175,13 @@ class GrpcDecodeClient final : public DecodeClient {
                                        std::shared_ptr<DecodeEvents> events) override {
     auto call = std::make_shared<GenerateCall>(tracker_, std::move(events));
     call->Start(*stub_, start, request, clock_.Now());
+    return call;
+  }
+
+  std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                const rpc::RequestContext& request, PrefillDone done) override {
+    auto call = std::make_shared<PrefillCall>(tracker_, start, std::move(done));
+    call->Start(*stub_, request, clock_.Now());
     return call;
   }
 

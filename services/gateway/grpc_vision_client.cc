@@ -30,7 +30,9 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     v1::EncodeOffer& offer = *write_.mutable_offer();
     offer.set_tenant(picture_.tenant);
     offer.set_digest(picture_.digest.data(), picture_.digest.size());
-    offer.set_size_bytes(picture_.bytes ? picture_.bytes->size() : picture_.size);
+    // Where nobody knows any more how large it was, anything but nothing: only the digest counts.
+    const uint64_t size = picture_.bytes ? picture_.bytes->size() : picture_.size;
+    offer.set_size_bytes(std::max<uint64_t>(size, 1));
     writing_ = true;
     stub.async()->Encode(&context_, this);
     AddHold();

@@ -10,7 +10,7 @@ std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
     base::MutexLock lock(mutex_);
     const auto waiting = ahead_.find(Key(picture.tenant, picture.digest));
     if (waiting != ahead_.end()) {
-      waiting->second.push_back(std::move(done));
+      waiting->second.waiters.push_back(std::move(done));
       return nullptr;
     }
   }
@@ -49,10 +49,13 @@ std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
                         });
 }
 
-void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContext& request) {
+void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContext& request,
+                                Done unasked) {
   {
     base::MutexLock lock(mutex_);
-    if (!ahead_.try_emplace(Key(picture.tenant, picture.digest)).second) return;
+    const auto [ahead, begins] = ahead_.try_emplace(Key(picture.tenant, picture.digest));
+    if (unasked) ahead->second.unasked = std::move(unasked);
+    if (!begins) return;
   }
   known_.Forget(picture.tenant, picture.digest);
   Picture name = picture;
@@ -66,14 +69,15 @@ void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedI
   if (absl::IsInvalidArgument(result.status())) {
     known_.Remember(picture.tenant, picture.digest, result.status());
   }
-  std::vector<Done> waiters;
+  Ahead ahead;
   {
     base::MutexLock lock(mutex_);
     const auto found = ahead_.find(Key(picture.tenant, picture.digest));
-    waiters = std::move(found->second);
+    ahead = std::move(found->second);
     ahead_.erase(found);
   }
-  for (Done& waiter : waiters) waiter(result);
+  for (Done& waiter : ahead.waiters) waiter(result);
+  if (ahead.waiters.empty() && ahead.unasked) ahead.unasked(std::move(result));
 }
 
 }  // namespace tessera::gateway

@@ -40,11 +40,17 @@ class ImageResolver {
                                Done done);
 
   // Encodes ahead of any question. Resolve of the same picture waits for it; a refusal is
-  // remembered for the questions that come.
-  void EncodeAhead(const Picture& picture, const rpc::RequestContext& request);
+  // remembered for the questions that come. `unasked`, where given, learns what became of the
+  // picture if no question waited for it.
+  void EncodeAhead(const Picture& picture, const rpc::RequestContext& request,
+                   Done unasked = nullptr);
 
  private:
   using Key = std::pair<std::string, base::Sha256Digest>;
+  struct Ahead {
+    std::vector<Done> waiters;
+    Done unasked;
+  };
 
   void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
 
@@ -52,7 +58,7 @@ class ImageResolver {
   KnownImages& known_;
   const std::string fingerprint_;
   base::Mutex mutex_;
-  absl::flat_hash_map<Key, std::vector<Done>> ahead_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Key, Ahead> ahead_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::gateway

@@ -43,6 +43,8 @@ v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
   receipt.set_total_seconds(times.total);
   receipt.set_kv_blocks_new(end.kv_blocks_new());
   receipt.set_kv_blocks_reused(end.kv_blocks_reused());
+  receipt.set_ahead_tokens(end.ahead_tokens());
+  receipt.set_preemptions(end.preemptions());
   receipt.set_replica_reason("only replica");
   for (size_t i = 0; i < images.size(); ++i) {
     v1::ImageReceipt& image = *receipt.add_images();

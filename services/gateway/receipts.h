@@ -10,7 +10,7 @@ namespace tessera::gateway {
 
 // The times that the gateway itself saw, in seconds.
 struct GatewayTimes {
-  double first_token = 0;  // arrival to first text
+  double first_token = 0;  // arrival to first piece
   double total = 0;        // arrival to end
 };
 

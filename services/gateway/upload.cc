@@ -5,11 +5,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/status_macros.h"
 #include "services/gateway/image_handle.h"
+#include "services/gateway/validate.h"
 
 namespace tessera::gateway {
 
-absl::Status Upload::Add(const std::string& data) {
+absl::Status Upload::Add(const v1::UploadImageRequest& message) {
+  if (!std::exchange(begun_, true)) {
+    RETURN_IF_ERROR(CheckSession(message.session()));
+    session_ = message.session();
+  }
+  const std::string& data = message.data();
   if (bytes_.size() + data.size() > options_.max_image_bytes) {
     return base::BadField("data", "IMAGE_TOO_LARGE",
                           absl::StrCat("the picture has more than ", options_.max_image_bytes,
@@ -28,7 +35,9 @@ absl::Status Upload::Add(const std::string& data) {
 }
 
 absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext& request,
-                                                       ImageResolver& resolver, absl::Time now) {
+                                                       ImageResolver& resolver,
+                                                       const std::shared_ptr<AheadPrefill>& ahead,
+                                                       absl::Time now) {
   if (bytes_.empty()) {
     return base::BadField("data", "IMAGE_EMPTY", "the upload ended without a byte");
   }
@@ -44,7 +53,15 @@ absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext
   response.set_handle(SignHandle(handle, tenant_, options_.handle_key));
   response.set_expires_seconds(static_cast<uint32_t>(absl::ToInt64Seconds(options_.handle_ttl)));
   response.set_sha256(base::ToHex(picture.digest));
-  resolver.EncodeAhead(picture, request);
+  rpc::RequestContext work = request;
+  work.deadline = now + options_.deadline_cap;  // nobody waits for it: the upload's says nothing
+  ImageResolver::Done unasked;
+  if (options_.ahead_prefill && !session_.empty()) {
+    unasked = [ahead, tenant = tenant_, work](const absl::StatusOr<ResolvedImage>& image) {
+      if (image.ok()) ahead->Start(tenant, *image, work);
+    };
+  }
+  resolver.EncodeAhead(picture, work, std::move(unasked));
   return response;
 }
 

@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/rpc/request.h"
+#include "services/gateway/ahead_prefill.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
 #include "tessera/v1/gateway.pb.h"
@@ -36,17 +38,22 @@ class Upload {
       : options_(options), budget_(budget), tenant_(std::move(tenant)) {}
   ~Upload() { budget_.GiveBack(taken_); }
 
-  // INVALID_ARGUMENT IMAGE_TOO_LARGE once more than max_image_bytes have come; RESOURCE_EXHAUSTED
-  // with RetryInfo when all uploads together hold too much.
-  absl::Status Add(const std::string& data);
-  // Starts encoding and answers the handle. INVALID_ARGUMENT when nothing came.
+  // INVALID_ARGUMENT IMAGE_TOO_LARGE once more than max_image_bytes have come, or for the first
+  // message's session; RESOURCE_EXHAUSTED with RetryInfo when all uploads together hold too much.
+  absl::Status Add(const v1::UploadImageRequest& message);
+  // Starts encoding, and reading ahead where a session is given, and answers the handle.
+  // INVALID_ARGUMENT when nothing came.
   absl::StatusOr<v1::UploadImageResponse> Finish(const rpc::RequestContext& request,
-                                                 ImageResolver& resolver, absl::Time now);
+                                                 ImageResolver& resolver,
+                                                 const std::shared_ptr<AheadPrefill>& ahead,
+                                                 absl::Time now);
 
  private:
   const GatewayOptions& options_;
   UploadBudget& budget_;
   const std::string tenant_;
+  bool begun_ = false;
+  std::string session_;
   size_t taken_ = 0;  // of the budget
   std::string bytes_;
 };

@@ -15,6 +15,8 @@ constexpr int kMaxMessages = 1024;
 constexpr int kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 256;
 constexpr size_t kMaxSessionBytes = 256;
+constexpr int kMaxBiases = 1024;
+constexpr uint32_t kMaxTopLogprobs = 5;
 
 absl::Status CheckModel(const v1::GenerateRequest& request, const GatewayOptions& options) {
   if (request.model().empty() || request.model() == options.model_name) return absl::OkStatus();
@@ -31,6 +33,57 @@ absl::Status CheckRange(absl::string_view field, double value, bool allowed,
   if (allowed) return absl::OkStatus();
   return base::BadField(field, "BAD_PARAMETER",
                         absl::StrCat(field, " is ", value, "; it must be ", range));
+}
+
+absl::Status CheckPenalties(const v1::GenerationOptions& options) {
+  if (options.has_repetition_penalty()) {
+    const float p = options.repetition_penalty();
+    RETURN_IF_ERROR(
+        CheckRange("options.repetition_penalty", p, p >= 0.1f && p <= 10, "from 0.1 to 10"));
+  }
+  const float frequency = options.frequency_penalty();
+  RETURN_IF_ERROR(CheckRange("options.frequency_penalty", frequency,
+                             frequency >= -2 && frequency <= 2, "from -2 to 2"));
+  const float presence = options.presence_penalty();
+  RETURN_IF_ERROR(CheckRange("options.presence_penalty", presence, presence >= -2 && presence <= 2,
+                             "from -2 to 2"));
+  if (options.logit_bias_size() > kMaxBiases) {
+    return base::BadField("options.logit_bias", "BAD_PARAMETER",
+                          absl::StrCat("options.logit_bias has ", options.logit_bias_size(),
+                                       " tokens; at most ", kMaxBiases, " are allowed"));
+  }
+  for (const auto& [id, bias] : options.logit_bias()) {
+    RETURN_IF_ERROR(CheckRange(absl::StrCat("options.logit_bias[", id, "]"), bias,
+                               bias >= -100 && bias <= 100, "from -100 to 100"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const v1::GenerationOptions& options) {
+  if (options.has_n() && options.n() != 1) {
+    return base::BadField("options.n", "BAD_PARAMETER",
+                          absl::StrCat("options.n is ", options.n(),
+                                       "; one answer per request is produced: leave it out, or ask "
+                                       "several times with seeds of your own"));
+  }
+  return CheckRange("options.top_logprobs", options.top_logprobs(),
+                    options.top_logprobs() <= kMaxTopLogprobs, "at most 5");
+}
+
+absl::Status CheckStops(const v1::GenerationOptions& options) {
+  if (options.stop_size() > kMaxStops) {
+    return base::BadField("options.stop", "BAD_PARAMETER",
+                          absl::StrCat("options.stop has ", options.stop_size(), " texts; at most ",
+                                       kMaxStops, " are allowed"));
+  }
+  for (int i = 0; i < options.stop_size(); ++i) {
+    const std::string field = absl::StrCat("options.stop[", i, "]");
+    if (options.stop(i).empty() || options.stop(i).size() > kMaxStopBytes) {
+      return base::BadField(field, "BAD_PARAMETER",
+                            absl::StrCat(field, " must have 1 to ", kMaxStopBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const v1::GenerationOptions& options) {
@@ -50,19 +103,9 @@ absl::Status CheckOptions(const v1::GenerationOptions& options) {
     const float p = options.min_p();
     RETURN_IF_ERROR(CheckRange("options.min_p", p, p >= 0 && p <= 1, "from 0 to 1"));
   }
-  if (options.stop_size() > kMaxStops) {
-    return base::BadField("options.stop", "BAD_PARAMETER",
-                          absl::StrCat("options.stop has ", options.stop_size(), " texts; at most ",
-                                       kMaxStops, " are allowed"));
-  }
-  for (int i = 0; i < options.stop_size(); ++i) {
-    const std::string field = absl::StrCat("options.stop[", i, "]");
-    if (options.stop(i).empty() || options.stop(i).size() > kMaxStopBytes) {
-      return base::BadField(field, "BAD_PARAMETER",
-                            absl::StrCat(field, " must have 1 to ", kMaxStopBytes, " bytes"));
-    }
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckPenalties(options));
+  RETURN_IF_ERROR(CheckCounts(options));
+  return CheckStops(options);
 }
 
 // Collects the parts of one message into `out`.
@@ -134,15 +177,18 @@ bool SaysNothing(const v1::GenerateRequest& request) {
 
 }  // namespace
 
+absl::Status CheckSession(absl::string_view session) {
+  if (session.size() <= kMaxSessionBytes) return absl::OkStatus();
+  return base::BadField("session", "BAD_PARAMETER",
+                        absl::StrCat("session is longer than ", kMaxSessionBytes, " bytes"));
+}
+
 absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
                                            absl::string_view tenant, const GatewayOptions& options,
                                            absl::Time now) {
   RETURN_IF_ERROR(CheckModel(request, options));
   RETURN_IF_ERROR(CheckOptions(request.options()));
-  if (request.session().size() > kMaxSessionBytes) {
-    return base::BadField("session", "BAD_PARAMETER",
-                          absl::StrCat("session is longer than ", kMaxSessionBytes, " bytes"));
-  }
+  RETURN_IF_ERROR(CheckSession(request.session()));
   if (request.messages().empty() || request.messages_size() > kMaxMessages) {
     return base::BadField("messages", "BAD_PARAMETER",
                           absl::StrCat("messages has ", request.messages_size(),

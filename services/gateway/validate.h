@@ -20,6 +20,9 @@ struct ParsedRequest {
   std::vector<std::string> picture_fields;  // where it stands: "messages[1].parts[0].image"
 };
 
+// INVALID_ARGUMENT beyond 256 bytes.
+absl::Status CheckSession(absl::string_view session);
+
 // INVALID_ARGUMENT names the field; NOT_FOUND for another model or a handle without a picture.
 absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
                                            absl::string_view tenant, const GatewayOptions& options,

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "services/gateway/decode_client.h"
@@ -73,7 +74,12 @@ class FakeDecodeClient final : public gateway::DecodeClient {
       need.add_images(image);
       events->OnNeedRows(need);
     }
-    void Piece(const std::string& text) { events->OnPiece(text); }
+    void Piece(const std::string& text, int logprobs = 0) {
+      v1::TextPiece piece;
+      piece.set_text(text);
+      for (int i = 0; i < logprobs; ++i) piece.add_logprobs()->mutable_chosen()->set_id(i);
+      events->OnPiece(std::move(piece));
+    }
     void End(const absl::Status& status, const v1::DecodeEnd& end = {}) {
       if (events) std::exchange(events, nullptr)->OnDone(status, end);
     }
@@ -89,7 +95,29 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     return call;
   }
 
+  struct PendingPrefill : gateway::Call {
+    v1::DecodeServicePrefillRequest start;
+    PrefillDone done;
+    bool cancelled = false;
+    void Cancel() override {
+      cancelled = true;
+      End(absl::CancelledError("cancelled"));
+    }
+    void End(const absl::StatusOr<v1::DecodeServicePrefillResponse>& result) {
+      if (done) std::exchange(done, nullptr)(result);
+    }
+  };
+  std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                         const rpc::RequestContext&, PrefillDone done) override {
+    auto call = std::make_shared<PendingPrefill>();
+    call->start = start;
+    call->done = std::move(done);
+    prefills.push_back(call);
+    return call;
+  }
+
   std::vector<std::shared_ptr<Stream>> calls;
+  std::vector<std::shared_ptr<PendingPrefill>> prefills;
 };
 
 }  // namespace tessera::testing

@@ -10,8 +10,9 @@ namespace tessera::gateway {
 namespace {
 
 struct RecordingSink final : AnswerSink {
-  bool OnText(const std::string& text) override {
-    texts += text;
+  bool OnPiece(v1::TextPiece piece) override {
+    texts += piece.text();
+    logprobs += piece.logprobs_size();
     return !full;
   }
   void OnEnd(const absl::Status& end_status, const v1::GenerateResponse& end) override {
@@ -20,6 +21,7 @@ struct RecordingSink final : AnswerSink {
     response = end;
   }
   std::string texts;
+  int logprobs = 0;
   bool full = false;
   int ends = 0;
   absl::Status status;
@@ -131,6 +133,55 @@ TEST_F(AnswerTest, AnUploadsRowsAreKeptForWhoWaitsForItOnly) {
   resolver_.EncodeAhead({"", base::Sha256Of("b"), std::make_shared<std::string>("b"), 1}, {});
   vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_TRUE(vision_.calls.at(1)->rows.expired());
+}
+
+TEST_F(AnswerTest, APieceMayBringLogProbabilitiesBeforeItsText) {
+  Ask({});
+  decode_.calls.at(0)->Piece("", 2);
+  decode_.calls[0]->Piece("ab", 1);
+  EXPECT_EQ(sink_.texts, "ab");
+  EXPECT_EQ(sink_.logprobs, 3);
+}
+
+// Decode computes again what it gave up for others, in the midst of the answer: the bytes are gone
+// by then, the record need not be.
+TEST_F(AnswerTest, RowsAskedForLateAreFoundByDigest) {
+  Ask({"a", "b"});
+  for (const size_t call : {0, 1}) vision_.calls.at(call)->Ready(v1::CACHE_TIER_COMPUTED);
+  decode_.calls.at(0)->Piece("x");
+  decode_.calls[0]->NeedRows(1);
+  ASSERT_EQ(vision_.calls.size(), 3u);
+  EXPECT_EQ(vision_.calls[2]->picture.bytes, nullptr);
+  EXPECT_EQ(vision_.calls[2]->picture.digest, base::Sha256Of("b"));
+  vision_.calls[2]->Ready(v1::CACHE_TIER_LOCAL);
+  EXPECT_EQ(decode_.calls[0]->rows_ready, std::vector<uint32_t>{1});
+  EXPECT_FALSE(vision_.calls[2]->rows.expired());
+  decode_.calls[0]->Piece("y");
+  EXPECT_TRUE(vision_.calls[2]->rows.expired());
+  decode_.calls[0]->End(absl::OkStatus());
+  EXPECT_TRUE(sink_.status.ok());
+  EXPECT_EQ(sink_.texts, "xy");
+}
+
+TEST_F(AnswerTest, RowsAskedForLateAndGoneEndTheAnswerWithARetry) {
+  for (const absl::Status& status :
+       {base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"),
+        base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_EMPTY", "no bytes")}) {
+    sink_ = RecordingSink();
+    const size_t calls = vision_.calls.size();
+    Ask({"a picture for " + base::ReasonOf(status)});
+    vision_.calls.at(calls)->Ready(v1::CACHE_TIER_COMPUTED);
+    const auto decode = decode_.calls.back();
+    decode->Piece("x");
+    decode->NeedRows(0);
+    vision_.calls.at(calls + 1)->Fail(status);
+    EXPECT_TRUE(decode->cancelled);
+    EXPECT_EQ(sink_.ends, 1);
+    EXPECT_EQ(sink_.status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(base::ReasonOf(sink_.status), "ROWS_MISSING");
+    EXPECT_TRUE(base::RetryOf(sink_.status).has_value());
+    EXPECT_EQ(base::FieldOf(sink_.status), "");
+  }
 }
 
 TEST_F(AnswerTest, LostRowsAreMadeAgain) {

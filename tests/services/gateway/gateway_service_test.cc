@@ -1,19 +1,23 @@
 #include "services/gateway/gateway_service.h"
 
-#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/send_raw.h"
 
 namespace tessera::gateway {
 namespace {
 
-// Answers every question with one text, from another thread, as gRPC would.
+// Answers every question with its own text, from another thread, as gRPC would; each piece with a
+// log-probability where the options ask for them, and first one without text.
 class EchoDecodeClient final : public DecodeClient {
  public:
   struct NoCall : DecodeCall {
@@ -27,16 +31,33 @@ class EchoDecodeClient final : public DecodeClient {
                                        std::shared_ptr<DecodeEvents> events) override {
     const std::string text = start.messages(0).parts(start.messages(0).parts_size() - 1).text();
     base::MutexLock lock(mutex_);
-    threads_.emplace_back([text, events] {
-      for (char c : text) events->OnPiece(std::string(1, c));
+    const bool tells = start.options().has_top_logprobs();
+    threads_.emplace_back([text, tells, events] {
+      if (tells) events->OnPiece(Piece("", 1000));
+      for (char c : text) events->OnPiece(Piece(std::string(1, c), tells ? c : -1));
       v1::DecodeEnd end;
       end.set_finish_reason(v1::FINISH_REASON_STOP);
       events->OnDone(absl::OkStatus(), end);
     });
     return std::make_shared<NoCall>();
   }
+  std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest&, const rpc::RequestContext&,
+                                PrefillDone done) override {
+    ++prefills;
+    done(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "no room"));
+    return std::make_shared<NoCall>();
+  }
+
+  std::atomic<int> prefills{0};
 
  private:
+  static v1::TextPiece Piece(const std::string& text, int token) {
+    v1::TextPiece piece;
+    piece.set_text(text);
+    if (token >= 0) piece.add_logprobs()->mutable_chosen()->set_id(static_cast<uint32_t>(token));
+    return piece;
+  }
+
   base::Mutex mutex_;
   std::vector<std::thread> threads_;
 };
@@ -76,11 +97,16 @@ class GatewayServiceTest : public ::testing::Test {
     message.add_parts()->set_text(text);
     return request;
   }
-  absl::StatusOr<v1::UploadImageResponse> Upload(size_t bytes) {
+  absl::Status Raw(const std::string& method, const std::vector<std::string>& messages) {
+    return testing::SendRaw(server_->InProcessChannel(), "/tessera.v1.GatewayService/" + method,
+                            messages);
+  }
+  absl::StatusOr<v1::UploadImageResponse> Upload(size_t bytes, const std::string& session = "") {
     grpc::ClientContext context;
     v1::UploadImageResponse response;
     const auto writer = stub_->UploadImage(&context, &response);
     v1::UploadImageRequest chunk;
+    chunk.set_session(session);
     while (bytes > 0) {
       const size_t count = std::min<size_t>(bytes, 1 << 20);
       chunk.set_data(std::string(count, 'x'));
@@ -130,6 +156,33 @@ TEST_F(GatewayServiceTest, UnaryAndStreamedAnswersAreEqual) {
   EXPECT_EQ(ends, 1);
 }
 
+// One per token, in order, though the first comes before there is text.
+TEST_F(GatewayServiceTest, LogProbabilitiesComeBesideTheTextWhenTheyAreAskedFor) {
+  v1::GenerateStreamRequest request;
+  *request.mutable_request() = Question("shelf");
+  grpc::ClientContext without;
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stub_->Generate(&without, request.request(), &response).ok());
+  EXPECT_EQ(response.logprobs_size(), 0);
+  request.mutable_request()->mutable_options()->set_top_logprobs(0);
+  grpc::ClientContext unary;
+  ASSERT_TRUE(stub_->Generate(&unary, request.request(), &response).ok());
+  EXPECT_EQ(response.text(), "shelf");
+  std::vector<uint32_t> ids;
+  for (const v1::TokenLogprob& token : response.logprobs()) ids.push_back(token.chosen().id());
+  EXPECT_EQ(ids, (std::vector<uint32_t>{1000, 's', 'h', 'e', 'l', 'f'}));
+  grpc::ClientContext streamed;
+  const auto reader = stub_->GenerateStream(&streamed, request);
+  std::vector<uint32_t> told;
+  v1::GenerateStreamResponse event;
+  while (reader->Read(&event)) {
+    for (const v1::TokenLogprob& token : event.logprobs()) told.push_back(token.chosen().id());
+    EXPECT_EQ(event.end().logprobs_size(), 0);
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(told, ids);
+}
+
 TEST_F(GatewayServiceTest, RequestIdsAreEchoedOrMade) {
   for (const std::string& id : {std::string("my-request-7"), std::string()}) {
     grpc::ClientContext context;
@@ -159,33 +212,6 @@ TEST_F(GatewayServiceTest, ErrorsTravelWithTheirDetails) {
   EXPECT_EQ(base::FieldOf(status), "options.top_p");
 }
 
-// What a client with raw bytes gets: messages go as they are, the answer's status comes back.
-absl::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                     const std::vector<std::string>& messages) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  void* tag = nullptr;
-  bool ok = false;
-  const auto call = stub.PrepareCall(&context, "/tessera.v1.GatewayService/" + method, &queue);
-  call->StartCall(nullptr);
-  queue.Next(&tag, &ok);
-  for (const std::string& message : messages) {
-    grpc::Slice slice(message);
-    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-    queue.Next(&tag, &ok);
-  }
-  call->WritesDone(nullptr);
-  queue.Next(&tag, &ok);
-  grpc::ByteBuffer answer;  // none, or one: what comes behind it is the status
-  call->Read(&answer, nullptr);
-  queue.Next(&tag, &ok);
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  queue.Next(&tag, &ok);
-  return rpc::FromGrpc(status);
-}
-
 TEST_F(GatewayServiceTest, WhatCannotBeParsedIsInternalInEveryMethod) {
   const std::string no_utf8(
       "\x12\x0d\x0a\x04user\x12\x05\x0a\x03"
@@ -203,15 +229,13 @@ TEST_F(GatewayServiceTest, WhatCannotBeParsedIsInternalInEveryMethod) {
       {"GetModelInfo", {cut}},       {"UploadImage", {session}},
       {"UploadImage", {data, cut}},  {"UploadImage", {data, session, data}}};
   for (const auto& [method, messages] : cases) {
-    const absl::Status status = SendRaw(server_->InProcessChannel(), method, messages);
+    const absl::Status status = Raw(method, messages);
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << method << ": " << status;
     EXPECT_NE(status.message().find("UTF-8"), absl::string_view::npos) << status;
   }
-  EXPECT_EQ(SendRaw(server_->InProcessChannel(), "UploadImage", {}).code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(SendRaw(server_->InProcessChannel(), "UploadImage", {data, data}).ok());
-  EXPECT_EQ(SendRaw(server_->InProcessChannel(), "NoSuchMethod", {data}).code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Raw("UploadImage", {}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Raw("UploadImage", {data, data}).ok());
+  EXPECT_EQ(Raw("NoSuchMethod", {data}).code(), absl::StatusCode::kUnimplemented);
   limit_.Drain(clock_, absl::InfiniteFuture());  // no refused call keeps its place
 }
 
@@ -257,6 +281,20 @@ TEST_F(GatewayServiceTest, AnEmptyOrTooLargeUploadIsRefused) {
   EXPECT_EQ(base::ReasonOf(Upload(0).status()), "IMAGE_EMPTY");
   EXPECT_EQ(base::ReasonOf(Upload((3 << 20) + 1).status()), "IMAGE_TOO_LARGE");
   EXPECT_TRUE(Upload(3 << 20).ok());
+}
+
+// Decode refuses here each time, and nobody hears of it.
+TEST_F(GatewayServiceTest, AnUploadIsReadAheadWhenItNamesItsSession) {
+  EXPECT_TRUE(Upload(100).ok());
+  EXPECT_EQ(decode_.prefills.load(), 0);
+  EXPECT_TRUE(Upload(100, "s").ok());
+  EXPECT_EQ(decode_.prefills.load(), 1);
+  EXPECT_TRUE(Upload(200, std::string(256, 's')).ok());
+  EXPECT_EQ(decode_.prefills.load(), 2);
+  EXPECT_EQ(base::FieldOf(Upload(100, std::string(257, 's')).status()), "session");
+  options_.ahead_prefill = false;
+  EXPECT_TRUE(Upload(300, "s").ok());
+  EXPECT_EQ(decode_.prefills.load(), 2);
 }
 
 TEST_F(GatewayServiceTest, AForgedHandleIsNotFound) {

@@ -65,6 +65,21 @@ TEST_F(ImageResolverTest, AQuestionWaitsForTheUploadOfItsPicture) {
   EXPECT_TRUE(results_[2].ok());
 }
 
+TEST_F(ImageResolverTest, AnUploadThatNoQuestionWaitedForIsTold) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.EncodeAhead(WithBytes("a"), request_, Into(results_));  // joins the first
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(results_[0].ok());
+  std::vector<absl::StatusOr<ResolvedImage>> unasked;
+  resolver_.EncodeAhead(WithBytes("b"), request_, Into(unasked));
+  resolver_.Resolve(Handle("b"), request_, Into(results_));
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(results_.size(), 2u);
+  EXPECT_TRUE(unasked.empty());
+}
+
 TEST_F(ImageResolverTest, ARefusedUploadIsToldToTheQuestionsThatCome) {
   resolver_.EncodeAhead(WithBytes("gif"), request_);
   vision_.calls.at(0)->Fail(base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "gif"));

@@ -38,5 +38,18 @@ TEST(ReceiptsTest, ATierIsComputedOnlyForTheRequestThatPaid) {
   EXPECT_EQ(receipt.images(2).cache(), v1::CACHE_TIER_PREFIX_KV);
 }
 
+TEST(ReceiptsTest, WhatDecodeCountedIsTold) {
+  v1::DecodeEnd end;
+  end.set_kv_blocks_new(3);
+  end.set_kv_blocks_reused(4);
+  end.set_ahead_tokens(17);
+  end.set_preemptions(2);
+  const v1::Receipt receipt = MakeResponse(end, {}, {}).receipt();
+  EXPECT_EQ(receipt.kv_blocks_new(), 3u);
+  EXPECT_EQ(receipt.kv_blocks_reused(), 4u);
+  EXPECT_EQ(receipt.ahead_tokens(), 17u);
+  EXPECT_EQ(receipt.preemptions(), 2u);
+}
+
 }  // namespace
 }  // namespace tessera::gateway

@@ -89,6 +89,32 @@ TEST(ValidateTest, EveryMistakeNamesItsField) {
          for (int i = 0; i < 100000; ++i) r.mutable_options()->add_stop("s");
        },
        "options.stop"},
+      {"repetition_penalty 0", [](auto& r) { r.mutable_options()->set_repetition_penalty(0); },
+       "options.repetition_penalty"},
+      {"repetition_penalty NaN",
+       [nan](auto& r) { r.mutable_options()->set_repetition_penalty(nan); },
+       "options.repetition_penalty"},
+      {"frequency_penalty -3", [](auto& r) { r.mutable_options()->set_frequency_penalty(-3); },
+       "options.frequency_penalty"},
+      {"frequency_penalty NaN", [nan](auto& r) { r.mutable_options()->set_frequency_penalty(nan); },
+       "options.frequency_penalty"},
+      {"presence_penalty 3", [](auto& r) { r.mutable_options()->set_presence_penalty(3); },
+       "options.presence_penalty"},
+      {"presence_penalty NaN", [nan](auto& r) { r.mutable_options()->set_presence_penalty(nan); },
+       "options.presence_penalty"},
+      {"bias 101", [](auto& r) { (*r.mutable_options()->mutable_logit_bias())[7] = 101; },
+       "options.logit_bias[7]"},
+      {"bias NaN", [nan](auto& r) { (*r.mutable_options()->mutable_logit_bias())[7] = nan; },
+       "options.logit_bias[7]"},
+      {"1025 biases",
+       [](auto& r) {
+         for (int i = 0; i < 1025; ++i) (*r.mutable_options()->mutable_logit_bias())[i] = 1;
+       },
+       "options.logit_bias"},
+      {"top_logprobs 6", [](auto& r) { r.mutable_options()->set_top_logprobs(6); },
+       "options.top_logprobs"},
+      {"n 0", [](auto& r) { r.mutable_options()->set_n(0); }, "options.n"},
+      {"n 2", [](auto& r) { r.mutable_options()->set_n(2); }, "options.n"},
       {"long session", [](auto& r) { r.set_session(std::string(257, 's')); }, "session"},
   };
   for (const BadCase& bad : cases) {
@@ -99,6 +125,18 @@ TEST(ValidateTest, EveryMistakeNamesItsField) {
     EXPECT_EQ(base::FieldOf(status), bad.field) << bad.name << ": " << status;
     EXPECT_FALSE(base::ReasonOf(status).empty()) << bad.name;
   }
+}
+
+TEST(ValidateTest, OptionsAtTheirBordersAreTaken) {
+  v1::GenerateRequest request = GoodRequest();
+  v1::GenerationOptions& options = *request.mutable_options();
+  options.set_repetition_penalty(0.1f);
+  options.set_frequency_penalty(-2);
+  options.set_presence_penalty(2);
+  options.set_top_logprobs(5);
+  options.set_n(1);
+  for (uint32_t i = 0; i < 1024; ++i) (*options.mutable_logit_bias())[i] = i % 2 ? 100 : -100;
+  EXPECT_TRUE(Parse(request).ok()) << Parse(request).status();
 }
 
 TEST(ValidateTest, AnotherModelIsNotFound) {

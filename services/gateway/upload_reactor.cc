@@ -1,0 +1,71 @@
+#include "services/gateway/upload_reactor.h"
+
+#include <chrono>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/rpc/bad_message.h"
+#include "common/rpc/status.h"
+
+namespace tessera::gateway {
+
+UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request,
+                             v1::UploadImageResponse& response)
+    : parts_(std::move(parts)),
+      request_(std::move(request)),
+      response_(response),
+      upload_(parts_.options, parts_.budget, "") {
+  const absl::Duration left = request_.deadline - parts_.clock.Now();
+  alarm_.Set(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left),
+             [this](bool due) { OnAlarm(due); });
+  ReadNext();
+}
+
+void UploadReactor::OnReadDone(bool ok) {
+  if (ok) {
+    if (const absl::Status status = upload_.Add(message_); !status.ok()) return End(status);
+    return ReadNext();
+  }
+  if (ended_.load()) return;
+  if (rpc::WasBadMessage(message_)) return End(rpc::BadMessage());
+  if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
+  absl::StatusOr<v1::UploadImageResponse> response =
+      upload_.Finish(request_, parts_.resolver, parts_.ahead, parts_.clock.Now());
+  if (response.ok() && !ended_.load()) response_ = *response;
+  End(response.status());
+}
+
+void UploadReactor::OnDone() {
+  alarm_.Cancel();
+  Release();
+}
+
+void UploadReactor::OnAlarm(bool due) {
+  if (due) {
+    End(base::WithFact(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+                                   "the upload was not finished in time"),
+                       "stage", "upload"));
+  }
+  Release();
+}
+
+void UploadReactor::ReadNext() {
+  rpc::BeforeRead(message_);
+  StartRead(&message_);
+}
+
+void UploadReactor::End(const absl::Status& status) { End(rpc::ToGrpc(status)); }
+
+void UploadReactor::End(const grpc::Status& status) {
+  if (!ended_.exchange(true)) Finish(status);
+}
+
+// gRPC and the alarm both let go before this goes.
+void UploadReactor::Release() {
+  if (holders_.fetch_sub(1) != 1) return;
+  InflightLimit& limit = parts_.limit;
+  delete this;
+  limit.Leave();  // last: who waits for it may then end what this used
+}
+
+}  // namespace tessera::gateway

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <memory>
+
+#include "common/base/clock.h"
+#include "common/rpc/request.h"
+#include "services/gateway/ahead_prefill.h"
+#include "services/gateway/gateway_options.h"
+#include "services/gateway/image_resolver.h"
+#include "services/gateway/inflight_limit.h"
+#include "services/gateway/upload.h"
+#include "tessera/v1/gateway.grpc.pb.h"
+
+namespace tessera::gateway {
+
+// What every upload uses; all outlive the uploads.
+struct UploadParts {
+  const GatewayOptions& options;
+  ImageResolver& resolver;
+  base::Clock& clock;
+  UploadBudget& budget;
+  InflightLimit& limit;
+  std::shared_ptr<AheadPrefill> ahead;
+};
+
+// One upload. Whoever is first of the last byte, an error and the deadline ends it. Owns itself
+// until gRPC and its alarm have let go; then it leaves `limit`, which it has entered.
+class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
+ public:
+  UploadReactor(UploadParts parts, rpc::RequestContext request, v1::UploadImageResponse& response);
+
+  void OnReadDone(bool ok) override;
+  void OnCancel() override { cancelled_.store(true); }
+  void OnDone() override;
+
+ private:
+  ~UploadReactor() override = default;
+  void OnAlarm(bool due);
+  void ReadNext();
+  void End(const absl::Status& status);
+  void End(const grpc::Status& status);
+  void Release();
+
+  const UploadParts parts_;
+  const rpc::RequestContext request_;
+  v1::UploadImageResponse& response_;
+  Upload upload_;
+  v1::UploadImageRequest message_;
+  grpc::Alarm alarm_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> ended_{false};
+  std::atomic<int> holders_{2};
+};
+
+}  // namespace tessera::gateway
