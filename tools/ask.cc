@@ -37,6 +37,7 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const AskOptions& options) {
   generation.set_max_tokens(options.max_tokens);
   generation.set_temperature(options.temperature);
   if (options.has_seed) generation.set_seed(options.seed);
+  if (options.has_top_logprobs) generation.set_top_logprobs(options.top_logprobs);
   for (const std::string& stop : options.stop) generation.add_stop(stop);
   request.set_session(options.session);
   return request;
@@ -53,6 +54,7 @@ absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
   const auto stub = v1::GatewayService::NewStub(channel);
   const auto reader = stub->GenerateStream(&context, stream_request);
   std::string text;
+  LogprobList logprobs;
   v1::GenerateResponse end;
   v1::GenerateStreamResponse response;
   while (reader->Read(&response)) {
@@ -61,12 +63,17 @@ absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
       continue;
     }
     text += response.text();
+    logprobs.MergeFrom(response.logprobs());
     if (!options.json) out << response.text() << std::flush;
   }
   const grpc::Status status = reader->Finish();
   if (!options.json && !text.empty()) out << "\n";
   RETURN_IF_ERROR(rpc::FromGrpc(status));
-  if (options.json) out << AnswerJson(text, end).dump(2) << "\n";
+  if (options.json) {
+    base::Json answer = AnswerJson(text, end);
+    if (options.has_top_logprobs) answer["logprobs"] = LogprobsJson(logprobs);
+    out << answer.dump(2) << "\n";
+  }
   if (options.receipt && !options.json) out << ReceiptTable(end);
   return absl::OkStatus();
 }

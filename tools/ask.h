@@ -22,11 +22,14 @@ struct AskOptions {
   uint64_t seed = 0;
   bool has_seed = false;
   std::vector<std::string> stop;
+  uint32_t top_logprobs = 0;      // likeliest tokens told beside each chosen one, with `json`
+  bool has_top_logprobs = false;  // else nothing of the kind
   absl::Duration timeout = absl::Seconds(120);
   ServeOptions serve;
 };
 
-// Streams the answer to `out`; with `json` prints one object instead. Errors carry code and reason.
+// Streams the answer to `out`; with `json` prints one object instead, with log-probabilities where
+// asked for. Errors carry code and reason.
 absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out);
 
 }  // namespace tessera::tools

@@ -81,6 +81,8 @@ void AddAsk(CLI::App& app, AskOptions& options) {
                  {"max_tokens", Value(options.max_tokens), "tokens of the answer at most"},
                  {"temperature", Value(options.temperature), "0 is greedy"},
                  {"seed", Value(options.seed), "draws with one seed repeat"},
+                 {"top_logprobs", Within(options.top_logprobs, 0u, 5u),
+                  "likeliest tokens that --json tells beside each one of the answer"},
                  {"timeout", Value(options.timeout), "for the whole answer"}});
   AddServiceFlags(app, options.serve);
 }
@@ -176,6 +178,7 @@ int Run(CLI::App& app, Options& options) {
   if (command.get_name() == "ask") {
     options.ask.local = !options.ask.serve.server.model_dir.empty();
     options.ask.has_seed = command.get_option("--seed")->count() > 0;
+    options.ask.has_top_logprobs = command.get_option("--top_logprobs")->count() > 0;
     return Report(Ask(options.ask, std::cin, std::cout));
   }
   if (command.get_name() == "inspect") return Report(Inspect(options.inspect, std::cout));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/text/utf8.h"
 
 namespace tessera::tools {
 namespace {
@@ -42,6 +43,14 @@ std::string FinishText(v1::FinishReason reason) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "FINISH_REASON_"));
 }
 
+base::Json TokenJson(const v1::TokenProbability& token) {
+  base::Json bytes = base::Json::array();
+  for (const char c : token.token()) bytes.push_back(static_cast<unsigned char>(c));
+  base::Json text;
+  if (text::ValidateUtf8(token.token()).ok()) text = token.token();
+  return {{"id", token.id()}, {"token", text}, {"bytes", bytes}, {"logprob", token.logprob()}};
+}
+
 base::Json ImageJson(const v1::ImageReceipt& image) {
   base::Json scores = base::Json::object();
   // A map field has no order of its own.
@@ -71,13 +80,18 @@ std::string ReceiptTable(const v1::GenerateResponse& response) {
     absl::StrAppendFormat(&out, "  %-22s %9.1f ms\n", absl::StripSuffix(name, "_seconds"),
                           seconds * 1e3);
   }
-  absl::StrAppendFormat(&out, "  %-22s %9d (text %d, image %d, cached %d)\n", "prompt tokens",
+  const std::string ahead =
+      receipt.ahead_tokens() > 0 ? absl::StrCat(", ahead ", receipt.ahead_tokens()) : "";
+  absl::StrAppendFormat(&out, "  %-22s %9d (text %d, image %d, cached %d%s)\n", "prompt tokens",
                         usage.prompt_tokens(), usage.prompt_tokens() - usage.image_tokens(),
-                        usage.image_tokens(), usage.cached_tokens());
+                        usage.image_tokens(), usage.cached_tokens(), ahead);
   absl::StrAppendFormat(&out, "  %-22s %9d (%s)\n", "output tokens", usage.output_tokens(),
                         FinishText(response.finish_reason()));
   absl::StrAppendFormat(&out, "  %-22s %9d new, %d reused\n", "KV blocks", receipt.kv_blocks_new(),
                         receipt.kv_blocks_reused());
+  if (receipt.preemptions() > 0) {
+    absl::StrAppendFormat(&out, "  %-22s %9d\n", "preemptions", receipt.preemptions());
+  }
   for (int i = 0; i < receipt.images_size(); ++i) {
     const v1::ImageReceipt& image = receipt.images(i);
     absl::StrAppendFormat(&out, "  %-22s %9s, %d rows, %d bytes moved, quality %s%s\n",
@@ -102,6 +116,8 @@ base::Json AnswerJson(const std::string& text, const v1::GenerateResponse& respo
   }
   out_receipt["kv_blocks_new"] = receipt.kv_blocks_new();
   out_receipt["kv_blocks_reused"] = receipt.kv_blocks_reused();
+  out_receipt["ahead_tokens"] = receipt.ahead_tokens();
+  out_receipt["preemptions"] = receipt.preemptions();
   base::Json degraded = base::Json::array();
   for (const std::string& step : receipt.degraded()) degraded.push_back(step);
   out_receipt["degraded"] = degraded;
@@ -113,6 +129,17 @@ base::Json AnswerJson(const std::string& text, const v1::GenerateResponse& respo
                   {"cached_tokens", usage.cached_tokens()},
                   {"output_tokens", usage.output_tokens()}};
   out["receipt"] = std::move(out_receipt);
+  return out;
+}
+
+base::Json LogprobsJson(const LogprobList& logprobs) {
+  base::Json out = base::Json::array();
+  for (const v1::TokenLogprob& token : logprobs) {
+    base::Json one = TokenJson(token.chosen());
+    one["top"] = base::Json::array();
+    for (const v1::TokenProbability& rival : token.top()) one["top"].push_back(TokenJson(rival));
+    out.push_back(std::move(one));
+  }
   return out;
 }
 
