@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/bad_message.h"
 #include "common/rpc/request.h"
 #include "common/rpc/status.h"
 #include "services/decode/translate.h"
@@ -32,7 +33,7 @@ GenerateCall* GenerateCall::Start(const GenerateParts& parts,
   const rpc::RequestContext request = rpc::AcceptRequest(context, now, parts.deadline_cap);
   std::shared_ptr<GenerateCall> call(new GenerateCall(parts, now, request.deadline));
   call->self_ = call;
-  call->StartRead(&call->request_);
+  call->Read();
   return call.get();
 }
 
@@ -43,7 +44,13 @@ GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival, absl:
 
 // ------------------------------------------------------------------ reads
 
+void GenerateCall::Read() {
+  rpc::BeforeRead(request_);
+  StartRead(&request_);
+}
+
 void GenerateCall::OnReadDone(bool ok) {
+  if (!ok && rpc::WasBadMessage(request_)) return Abort(rpc::FromGrpc(rpc::BadMessage()));
   if (!ok) return OnReadsClosed();
   switch (request_.kind_case()) {
     case v1::DecodeServiceGenerateRequest::kStart:
@@ -60,7 +67,7 @@ void GenerateCall::OnReadDone(bool ok) {
     base::MutexLock lock(mutex_);
     if (finished_) return;
   }
-  StartRead(&request_);
+  Read();
 }
 
 void GenerateCall::OnStart(v1::DecodeStart start) {
@@ -169,7 +176,7 @@ SinkAnswer GenerateCall::OnTokens(absl::Span<const int32_t> ids,
       logprobs_.push_back(ToTokenLogprob(token, top_logprobs_, parts_.tokenizer));
     }
   }
-  if (!text_.empty()) ScheduleDelivery();
+  if (WaitingBytes() > 0) ScheduleDelivery();
   if (stopped) return SinkAnswer::kStop;
   if (WaitingBytes() <= parts_.sink_bytes) return SinkAnswer::kContinue;
   paused_ = true;
@@ -273,15 +280,15 @@ bool GenerateCall::TakeResponse() {
     response_.mutable_accepted()->set_prompt_tokens(admission_->prompt_tokens);
     response_.mutable_accepted()->set_blocks(admission_->blocks);
     admission_.reset();
-  } else if (!need_rows_.empty()) {
-    for (const int32_t picture : need_rows_) response_.mutable_need_rows()->add_images(picture);
-    need_rows_.clear();
   } else if (!text_.empty() || !logprobs_.empty()) {
     v1::TextPiece& piece = *response_.mutable_piece();
     piece.set_text(text_);
     text_.clear();
     for (v1::TokenLogprob& token : logprobs_) *piece.add_logprobs() = std::move(token);
     logprobs_.clear();
+  } else if (!need_rows_.empty()) {  // behind the text that came before
+    for (const int32_t picture : need_rows_) response_.mutable_need_rows()->add_images(picture);
+    need_rows_.clear();
   } else if (end_.has_value()) {
     *response_.mutable_end() = *std::move(end_);
     end_.reset();

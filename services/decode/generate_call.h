@@ -66,6 +66,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
  private:
   GenerateCall(const GenerateParts& parts, absl::Time arrival, absl::Time deadline);
 
+  void Read();
   void OnStart(v1::DecodeStart start);
   void OnRowsReady(const v1::RowsReady& rows);
   void OnReadsClosed();
@@ -101,9 +102,9 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
 
   // To be sent, in this order.
   std::optional<Admission> admission_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int32_t> need_rows_ ABSL_GUARDED_BY(mutex_);
   std::string text_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::TokenLogprob> logprobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int32_t> need_rows_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::DecodeEnd> end_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);
 };

@@ -14,9 +14,20 @@ namespace {
 
 TEST(DecodeOptionsTest, DefaultsAreValid) { EXPECT_TRUE(DecodeOptions().Validate().ok()); }
 
+TEST(DecodeOptionsTest, EveryDtypeOfTheCacheIsTaken) {
+  DecodeOptions options;
+  for (const DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
+    options.kv_cache_dtype = dtype;
+    EXPECT_TRUE(options.Validate().ok()) << Name(dtype);
+  }
+  options.kv_cache_zero_point = true;
+  EXPECT_TRUE(options.Validate().ok());
+}
+
 TEST(DecodeOptionsTest, WhatCannotWorkIsRefusedByName) {
   const std::vector<std::pair<std::string, std::function<void(DecodeOptions&)>>> cases = {
-      {"kv_cache_dtype", [](auto& o) { o.kv_cache_dtype = DType::kI8; }},
+      {"kv_cache_dtype", [](auto& o) { o.kv_cache_dtype = DType::kBF16; }},
+      {"kv_cache_zero_point", [](auto& o) { o.kv_cache_zero_point = true; }},
       {"block_size", [](auto& o) { o.block_size = 0; }},
       {"block_size", [](auto& o) { o.block_size = 257; }},
       {"max_sequences", [](auto& o) { o.max_sequences = 0; }},
@@ -25,6 +36,8 @@ TEST(DecodeOptionsTest, WhatCannotWorkIsRefusedByName) {
       {"max_waiting", [](auto& o) { o.max_waiting = -1; }},
       {"fetch_threads", [](auto& o) { o.fetch_threads = 0; }},
       {"prompt_threads", [](auto& o) { o.prompt_threads = 1000; }},
+      {"max_ahead", [](auto& o) { o.max_ahead = -1; }},
+      {"slow_client_timeout", [](auto& o) { o.slow_client_timeout = absl::ZeroDuration(); }},
       {"deadline_cap", [](auto& o) { o.deadline_cap = absl::ZeroDuration(); }},
   };
   for (const auto& [field, spoil] : cases) {

@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 #include "tests/services/decode/decode_service_fixture.h"
+#include "tests/support/send_raw.h"
 
 namespace tessera::decode {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using testing::FakeRecord;
 
 TEST_F(DecodeServiceTest, AClientThatGoesAwayFreesItsBlocks) {
-  Start(1 << 20, /*stops=*/false);
+  Start({.stops = false});
   for (int round = 0; round < 20; ++round) {
     grpc::ClientContext context;
     auto stream = stub_->Generate(&context);
@@ -32,8 +33,29 @@ TEST_F(DecodeServiceTest, AClientThatGoesAwayFreesItsBlocks) {
   EXPECT_EQ(engine_->stats().blocks_used, 0);
 }
 
-TEST_F(DecodeServiceTest, AClientThatDoesNotReadIsAbortedAndHoldsNobody) {
-  Start(/*sink_bytes=*/20, /*stops=*/false);
+TEST_F(DecodeServiceTest, AClientThatDoesNotReadIsPausedAndGetsTheWholeAnswerInTheEnd) {
+  Start({.sink_bytes = 20, .stops = false, .small_window = true});
+  const v1::DecodeStart start = TextStart("Tell me everything.", 200);
+  const Answer quick = Ask(start);
+  ASSERT_TRUE(quick.status.ok()) << quick.status;
+  grpc::ClientContext context;
+  auto slow = stub_->Generate(&context);
+  Send(*slow, start);
+  // Comes later, is in each step with the slow one, and ends before it.
+  EXPECT_TRUE(Ask(TextStart("Tell me more.", 200)).status.ok());
+  EXPECT_EQ(engine_->stats().finished_length, 2);
+  EXPECT_EQ(engine_->stats().running + engine_->stats().waiting, 1);
+  const Answer answer = ReadAll(*slow);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.text, quick.text);
+  EXPECT_EQ(answer.end.usage().output_tokens(), 200u);
+}
+
+TEST_F(DecodeServiceTest, AClientThatDoesNotReadForTooLongIsAborted) {
+  Start({.sink_bytes = 20,
+         .stops = false,
+         .slow_client_timeout = absl::Milliseconds(20),
+         .small_window = true});
   grpc::ClientContext context;
   auto slow = stub_->Generate(&context);
   Send(*slow, TextStart("Tell me everything.", 200));
@@ -42,6 +64,20 @@ TEST_F(DecodeServiceTest, AClientThatDoesNotReadIsAbortedAndHoldsNobody) {
   const Answer answer = ReadAll(*slow);
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(base::ReasonOf(answer.status), "SLOW_CLIENT");
+}
+
+TEST_F(DecodeServiceTest, WhatCannotBeParsedIsInternal) {
+  Start();
+  const std::string cut("\x0a\x7f");  // a length without its bytes
+  const std::string rows_ready("\x12\x00", 2);
+  for (const std::vector<std::string>& messages :
+       {std::vector<std::string>{cut}, std::vector<std::string>{rows_ready, cut}}) {
+    const absl::Status status =
+        testing::SendRaw(channel_, "/tessera.v1.DecodeService/Generate", messages);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_NE(status.message().find("parsed"), absl::string_view::npos) << status;
+  }
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
 }
 
 TEST_F(DecodeServiceTest, ADeadlineEndsACallThatWaitsForRows) {

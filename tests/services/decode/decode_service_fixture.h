@@ -21,6 +21,7 @@ namespace tessera::decode {
 
 inline constexpr char kModel[] = "models/shelf-vqa";
 inline constexpr int32_t kImageToken = 4;
+inline constexpr int32_t kVocabulary = 640;  // of its tokenizer
 
 inline v1::DecodeStart TextStart(const std::string& text, uint32_t max_tokens = 30) {
   v1::DecodeStart start;
@@ -39,11 +40,21 @@ inline void AddPicture(const store::EmbeddingRecord& record, v1::DecodeStart& st
   start.mutable_messages(0)->add_parts()->set_image(start.images_size() - 1);
 }
 
+// What a test starts the service with.
+struct ServiceSetup {
+  size_t sink_bytes = 1 << 20;
+  bool stops = true;          // false: no token ends an answer
+  bool prefix_cache = false;  // else every block of the cache may be kept
+  absl::Duration slow_client_timeout = absl::Hours(1);
+  bool small_window = false;  // a client that does not read holds its server's writes up at once
+};
+
 struct Answer {
   absl::Status status;
   bool accepted = false;
   v1::Accepted admission;
   std::string text;
+  std::vector<v1::TokenLogprob> logprobs;
   int pieces = 0;
   v1::DecodeEnd end;
 };
@@ -64,16 +75,21 @@ class DecodeServiceTest : public ::testing::Test {
 
   ~DecodeServiceTest() override {
     stub_.reset();
+    channel_.reset();
     if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
     store_.Release();
     prompt_threads_.reset();
     engine_.reset();
   }
 
-  void Start(size_t sink_bytes = 1 << 20, bool stops = true) {
+  void Start(const ServiceSetup& setup = {}) {
     EngineOptions options = testing::SmallEngine();
     options.scheduler.context_tokens = 250;
-    if (!stops) options.scheduler.stop_ids.clear();
+    options.vocabulary = kVocabulary;
+    if (!setup.stops) options.scheduler.stop_ids.clear();
+    if (setup.prefix_cache) options.prefix_cache_blocks = options.blocks;
+    options.slow_client_timeout = setup.slow_client_timeout;
+    options.max_ahead = 2;
     engine_ = std::make_unique<Engine>(options, testing::MakeFakeDevice(options, pool_), store_,
                                        base::RealClock());
     prompt_threads_ = std::make_unique<WorkerThreads>(1, 100);
@@ -81,11 +97,22 @@ class DecodeServiceTest : public ::testing::Test {
     info.set_family("llava");
     service_ = std::make_unique<DecodeService>(
         GenerateParts{*engine_, *prompts_, *tokenizer_, *prompt_threads_, delivery_,
-                      base::RealClock(), testing::kFakeWidth, sink_bytes, absl::Seconds(120)},
+                      base::RealClock(), testing::kFakeWidth, setup.sink_bytes, absl::Seconds(120)},
         info);
     grpc::Service* services[] = {service_.get()};
-    server_ = *rpc::Server::Start({}, services, {"tessera.v1.DecodeService"});
-    stub_ = v1::DecodeService::NewStub(server_->InProcessChannel());
+    server_ = *rpc::Server::Start({.address = setup.small_window ? "127.0.0.1:0" : ""}, services,
+                                  {"tessera.v1.DecodeService"});
+    channel_ = setup.small_window ? SmallWindow() : server_->InProcessChannel();
+    stub_ = v1::DecodeService::NewStub(channel_);
+  }
+
+  // A channel that takes hardly more than is read of a stream.
+  std::shared_ptr<grpc::Channel> SmallWindow() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
+                                     grpc::InsecureChannelCredentials(), arguments);
   }
 
   static void Send(Stream& stream, const v1::DecodeStart& start) {
@@ -115,7 +142,8 @@ class DecodeServiceTest : public ::testing::Test {
         if (on_need_rows != nullptr) on_need_rows(response.need_rows());
       } else if (response.has_piece()) {
         EXPECT_TRUE(answer.accepted);
-        EXPECT_FALSE(response.piece().text().empty());
+        EXPECT_FALSE(response.piece().text().empty() && response.piece().logprobs().empty());
+        for (const auto& token : response.piece().logprobs()) answer.logprobs.push_back(token);
         answer.text += response.piece().text();
         ++answer.pieces;
       } else {
@@ -134,12 +162,25 @@ class DecodeServiceTest : public ::testing::Test {
     return ReadAll(*stream);
   }
 
-  // What the fake model answers, as text.
-  std::string Expected(const v1::DecodeStart& start,
-                       const std::vector<store::RecordPtr>& pictures = {}, int* tokens = nullptr) {
+  absl::StatusOr<v1::DecodeServicePrefillResponse> Prefill(
+      const v1::DecodeServicePrefillRequest& request) {
+    grpc::ClientContext context;
+    v1::DecodeServicePrefillResponse response;
+    const grpc::Status status = stub_->Prefill(&context, request, &response);
+    if (!status.ok()) return rpc::FromGrpc(status);
+    return response;
+  }
+
+  // What the fake model answers where a token may end it: as ids, and as text.
+  std::vector<int32_t> ExpectedIds(const v1::DecodeStart& start,
+                                   const std::vector<store::RecordPtr>& pictures = {}) {
     const AskedFor asked = *ParseStart(start, testing::kFakeWidth);
     const PromptPlan plan = *prompts_->Build(asked.messages, asked.images);
-    const std::vector<int32_t> ids = testing::ExpectedAnswer(ToRequest(asked, plan), pictures);
+    return testing::ExpectedAnswer(ToRequest(asked, plan), pictures);
+  }
+  std::string Expected(const v1::DecodeStart& start,
+                       const std::vector<store::RecordPtr>& pictures = {}, int* tokens = nullptr) {
+    const std::vector<int32_t> ids = ExpectedIds(start, pictures);
     if (tokens != nullptr) *tokens = static_cast<int>(ids.size());
     return tokenizer_->Decode(ids, true);
   }
@@ -158,6 +199,7 @@ class DecodeServiceTest : public ::testing::Test {
   std::unique_ptr<WorkerThreads> prompt_threads_;
   std::unique_ptr<DecodeService> service_;
   std::unique_ptr<rpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::DecodeService::Stub> stub_;
 };
 

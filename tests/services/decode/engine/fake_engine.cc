@@ -46,8 +46,10 @@ uint64_t RowMark(const store::EmbeddingRecord& record, int64_t row) {
 FakeModel::FakeModel(kernels::Backend& backend, const decode::EngineOptions& options)
     : backend_(backend),
       block_size_(options.block_size),
+      vocabulary_(options.vocabulary),
       slots_(options.blocks * options.block_size, ~uint64_t{0}) {
-  const int64_t elements = int64_t{options.scheduler.max_sequences} * kFakeVocabulary;
+  CHECK_GE(vocabulary_, kFakeVocabulary);
+  const int64_t elements = int64_t{options.scheduler.max_sequences} * vocabulary_;
   auto buffer = backend.Allocate(elements);
   CHECK(buffer.ok());
   buffer_ = *std::move(buffer);
@@ -60,18 +62,18 @@ absl::StatusOr<decode::StepOutput> FakeModel::Forward(const decode::BatchPlan& p
   if (on_forward != nullptr) RETURN_IF_ERROR(on_forward(plan));
   WriteSlots(plan);
   const int64_t rows = static_cast<int64_t>(plan.logit_tokens.size());
-  logits_.assign(rows * kFakeVocabulary, 0.0f);
+  logits_.assign(rows * vocabulary_, 0.0f);
   int64_t sequence = 0;
   for (int64_t row = 0; row < rows; ++row) {
     while (plan.query_begin[sequence + 1] <= plan.logit_tokens[row]) ++sequence;
     CHECK_EQ(plan.logit_tokens[row], plan.query_begin[sequence + 1] - 1);
-    ComputeLogits(plan, sequence, &logits_[row * kFakeVocabulary]);
+    ComputeLogits(plan, sequence, &logits_[row * vocabulary_]);
   }
   decode::StepOutput output;
-  output.logits = kernels::View(buffer_, rows, kFakeVocabulary);
+  output.logits = kernels::View(buffer_, rows, vocabulary_);
   if (rows > 0) {
     backend_.Upload(
-        {DType::kF32, {rows, kFakeVocabulary}, reinterpret_cast<const std::byte*>(logits_.data())},
+        {DType::kF32, {rows, vocabulary_}, reinterpret_cast<const std::byte*>(logits_.data())},
         output.logits);
   }
   return output;

@@ -46,6 +46,7 @@ class FakeModel final : public decode::StepModel {
 
   kernels::Backend& backend_;
   const int32_t block_size_;
+  const int64_t vocabulary_;  // columns of logits; ids from kFakeVocabulary on are never meant
   kernels::DeviceBuffer buffer_;
   std::vector<uint64_t> slots_;
   std::vector<uint64_t> marks_;  // of one sequence

@@ -1,0 +1,139 @@
+// Work ahead of a question through the wire.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "common/base/error.h"
+#include "tests/services/decode/decode_service_fixture.h"
+
+namespace tessera::decode {
+namespace {
+
+using testing::FakeRecord;
+
+class DecodePrefillTest : public DecodeServiceTest {
+ protected:
+  static v1::ImageRef RefOf(const store::EmbeddingRecord& record) {
+    v1::DecodeStart start = TextStart("");
+    AddPicture(record, start);
+    return start.images(0);
+  }
+  static v1::DecodeServicePrefillRequest Ahead(const store::EmbeddingRecord& record) {
+    v1::DecodeServicePrefillRequest request;
+    *request.add_images() = RefOf(record);
+    return request;
+  }
+  // The picture first, then the question.
+  static v1::DecodeStart Question(const store::EmbeddingRecord& record, const std::string& text) {
+    v1::DecodeStart start;
+    v1::DecodeMessage& message = *start.add_messages();
+    message.set_role("user");
+    message.add_parts()->set_image(0);
+    message.add_parts()->set_text(text);
+    *start.add_images() = RefOf(record);
+    return start;
+  }
+};
+
+TEST_F(DecodePrefillTest, TheFirstQuestionFindsItsPictureRead) {
+  std::atomic<int> gets{0};
+  store_.on_get = [&gets] { ++gets; };
+  Start({.prefix_cache = true});
+  const store::RecordPtr record = FakeRecord(1, 9);
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  const auto done = Prefill(Ahead(*record));
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_FALSE(done->dropped());
+  EXPECT_GT(done->prompt_tokens(), 9u);
+  EXPECT_EQ(done->computed_tokens(), done->prompt_tokens());
+  EXPECT_EQ(gets.load(), 1);
+
+  const v1::DecodeStart start = Question(*record, "Which shelf is fuller?");
+  const Answer answer = Ask(start);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.text, Expected(start, {record}));
+  EXPECT_EQ(answer.end.images(0).cache(), v1::CACHE_TIER_PREFIX_KV);
+  EXPECT_EQ(answer.end.images(0).bytes_moved(), 0u);
+  EXPECT_EQ(answer.end.ahead_tokens(), done->prompt_tokens());
+  EXPECT_EQ(answer.end.usage().cached_tokens(), done->prompt_tokens());
+  EXPECT_EQ(answer.end.stages().fetch_seconds(), 0);
+  EXPECT_EQ(gets.load(), 1);
+  EXPECT_EQ(engine_->stats().ahead_used, done->prompt_tokens());
+}
+
+TEST_F(DecodePrefillTest, TheNextTurnOfAConversationIsReadAhead) {
+  Start({.prefix_cache = true});
+  const store::RecordPtr record = FakeRecord(1, 9);
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  v1::DecodeStart start = Question(*record, "Which shelf is fuller?");
+  v1::DecodeMessage& said = *start.add_messages();
+  said.set_role("assistant");
+  said.add_parts()->set_text("The upper one.");
+  v1::DecodeServicePrefillRequest ahead = Ahead(*record);
+  *ahead.mutable_messages() = start.messages();
+  const auto done = Prefill(ahead);
+  ASSERT_TRUE(done.ok()) << done.status();
+  v1::DecodeMessage& next = *start.add_messages();
+  next.set_role("user");
+  next.add_parts()->set_text("Why?");
+  const Answer answer = Ask(start);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.text, Expected(start, {record}));
+  EXPECT_EQ(answer.end.ahead_tokens(), done->prompt_tokens());
+  EXPECT_LT(answer.end.usage().prompt_tokens() - answer.end.ahead_tokens(), 20u);
+}
+
+TEST_F(DecodePrefillTest, AnotherTenantFindsNothing) {
+  Start({.prefix_cache = true});
+  const store::RecordPtr record = FakeRecord(1, 9);
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  v1::DecodeServicePrefillRequest ahead = Ahead(*record);
+  ahead.set_tenant("somebody");
+  ASSERT_TRUE(Prefill(ahead).ok());
+  const Answer answer = Ask(Question(*record, "Which shelf is fuller?"));
+  EXPECT_EQ(answer.end.images(0).cache(), v1::CACHE_TIER_LOCAL);
+  EXPECT_EQ(answer.end.ahead_tokens(), 0u);
+}
+
+TEST_F(DecodePrefillTest, WhatIsNotToBeReadIsRefusedByName) {
+  Start({.prefix_cache = true});
+  const auto empty = Prefill({});
+  EXPECT_EQ(empty.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::FieldOf(empty.status()), "images");
+  const auto narrow = Prefill(Ahead(*FakeRecord(1, 9, /*width=*/8)));
+  EXPECT_EQ(base::FieldOf(narrow.status()), "images[0].width");
+  EXPECT_EQ(base::ReasonOf(Prefill(Ahead(*FakeRecord(1, 249))).status()), "CONTEXT_TOO_LONG");
+}
+
+TEST_F(DecodePrefillTest, RowsThatNobodyHasAreNotWaitedFor) {
+  Start({.prefix_cache = true});
+  const auto done = Prefill(Ahead(*FakeRecord(1, 9)));
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_TRUE(done->dropped());
+  EXPECT_EQ(done->computed_tokens(), 0u);
+}
+
+TEST_F(DecodePrefillTest, ACancelledCallEndsItsWork) {
+  Start({.prefix_cache = true});
+  const store::RecordPtr record = FakeRecord(1, 9);
+  store_.Block(record->key);
+  grpc::ClientContext context;
+  grpc::Status status;
+  std::thread client([&] {
+    v1::DecodeServicePrefillResponse response;
+    status = stub_->Prefill(&context, Ahead(*record), &response);
+  });
+  while (engine_->stats().waiting == 0) std::this_thread::yield();
+  context.TryCancel();
+  client.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  while (engine_->stats().waiting > 0) std::this_thread::yield();
+  EXPECT_EQ(engine_->stats().blocks_used, 0);
+  store_.Release();
+}
+
+}  // namespace
+}  // namespace tessera::decode
