@@ -88,6 +88,8 @@ std::vector<Flag> GatewayFlags(ServeOptions& options) {
       {"max_upload_bytes", Bytes(gateway.max_upload_bytes), "of all uploads under way"},
       {"max_images", Value(gateway.max_images), "of one request"},
       {"max_requests", Value(gateway.max_requests), "in flight"},
+      {"ahead_prefill", OnOff(gateway.ahead_prefill),
+       "on: what is uploaded with a session is read ahead of its questions"},
       {"deadline_cap", Value(gateway.deadline_cap), "a longer deadline becomes this"},
       {"handle_ttl", Value(gateway.handle_ttl), "life of an image handle"},
       {"image_handle_key_file", ValueOrEmpty(options.server.image_handle_key_file),

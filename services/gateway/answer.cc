@@ -132,14 +132,16 @@ void Answer::OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage>
   {
     base::MutexLock lock(mutex_);
     call = decode_call_;
-    if (image.ok()) {
+    if (image.ok() && late) {
+      images_[index].rows = std::move(image->rows);  // what the picture cost is known
+    } else if (image.ok()) {
       images_[index] = *std::move(image);
-      if (!call) rows_made_.push_back(index);
     } else {
       failed = true;
       const absl::Status status = late ? RowsLost(image.status()) : image.status();
       if (failure_.ok()) failure_ = AtPicture(status, parsed_.picture_fields[index]);
     }
+    if (!call && !failed) rows_made_.push_back(index);
   }
   if (!call) return;
   if (failed) {

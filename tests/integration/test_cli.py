@@ -182,6 +182,26 @@ class AskTest(unittest.TestCase):
                      "first_token", "generation", "total"):
             self.assertGreaterEqual(stages[f"{name}_seconds"], 0)
 
+    def test_log_probabilities_are_for_json(self):
+        question = "What is the price on row 2?"
+        code, out, err = self.ask("--image", PICTURE, "--top_logprobs", "2", question)
+        self.assertEqual((code, out.strip()), (0, "37"), err)
+        code, out, err = self.ask("--image", PICTURE, "--top_logprobs", "2", "--json", question)
+        self.assertEqual(code, 0, err)
+        answer = json.loads(out)
+        tokens = answer["logprobs"]
+        self.assertEqual(len(tokens), answer["usage"]["output_tokens"])
+        self.assertEqual("".join(t["token"] for t in tokens), answer["text"])
+        for token in tokens:
+            self.assertEqual(bytes(token["bytes"]).decode(), token["token"])
+            self.assertEqual([r["id"] for r in token["top"]][:1], [token["id"]])
+            self.assertEqual(len(token["top"]), 2)
+        code, out, _ = self.ask("--image", PICTURE, "--json", question)
+        self.assertNotIn("logprobs", json.loads(out))
+        code, _, err = self.ask("--image", PICTURE, "--top_logprobs", "6", question)
+        self.assertEqual(code, 2)
+        self.assertIn("top_logprobs", err)
+
     def test_local_answer_without_a_server(self):
         code, out, err = run("ask", "--model", MODEL, "--image", PICTURE, "--receipt",
                              "What is the price on row 2?")

@@ -1,5 +1,6 @@
 """A running server and the public gRPC packages."""
 
+import math
 import signal
 import threading
 import unittest
@@ -104,6 +105,50 @@ class AnswerTest(Base):
         self.assertEqual(stopped.text, whole.split("Row 2")[0])
         self.assertEqual(stopped.stop_reason, "Row 2")
 
+    def test_log_probabilities_of_every_token(self):
+        ask = request(QUESTION, PICTURE, top_logprobs=5)
+        answer = self.stub.Generate(ask)
+        self.assertEqual(len(answer.logprobs), answer.usage.output_tokens)
+        self.assertEqual(b"".join(t.chosen.token for t in answer.logprobs).decode(), answer.text)
+        for token in answer.logprobs:
+            self.assertEqual(len(token.top), 5)
+            self.assertEqual(token.top[0], token.chosen)  # greedy
+            chances = [rival.logprob for rival in token.top]
+            self.assertEqual(chances, sorted(chances, reverse=True))
+            self.assertLessEqual(sum(map(math.exp, chances)), 1 + 1e-4)
+        events = list(self.stub.GenerateStream(gateway_pb2.GenerateStreamRequest(request=ask)))
+        streamed = [t for event in events for t in event.logprobs]
+        self.assertEqual([t.chosen.id for t in streamed], [t.chosen.id for t in answer.logprobs])
+        plain = self.stub.Generate(request(QUESTION, PICTURE))
+        self.assertEqual((plain.text, len(plain.logprobs)), (answer.text, 0))
+
+    def test_penalties_and_bias_change_what_is_chosen(self):
+        def ids(**options):
+            answer = self.stub.Generate(request("Describe the shelf.", PICTURE, max_tokens=40,
+                                                top_logprobs=0, **options))
+            return [token.chosen.id for token in answer.logprobs]
+
+        plain = ids()
+        self.assertEqual(ids(frequency_penalty=0, presence_penalty=0, repetition_penalty=1), plain)
+        self.assertNotIn(plain[0], ids(logit_bias={plain[0]: -100}))
+        self.assertEqual(ids(logit_bias={100: 100}), [100] * 40)
+        # Two tokens far ahead of all others: each use of one is to the other's advantage.
+        two = {"logit_bias": {100: 100, 101: 100}}
+        self.assertEqual(set(ids(frequency_penalty=2, **two)), {100, 101})
+        first, second = ids(repetition_penalty=10, **two)[:2]
+        self.assertEqual({first, second}, {100, 101})
+        self.assertEqual(len(ids(presence_penalty=2, **two)), 40)
+
+    def test_an_upload_with_a_session_is_read_ahead(self):
+        picture = (MODEL / "eval" / "pictures" / "043.jpg").read_bytes()
+        upload = self.stub.UploadImage(iter([gateway_pb2.UploadImageRequest(session="s", data=picture)]))
+        # Whether it was read in time is not for this test to say: other answers tell nothing of it.
+        answer = self.stub.Generate(request("Describe the shelf.", handle=upload.handle))
+        self.assertEqual(answer.text, self.stub.Generate(request("Describe the shelf.", picture)).text)
+        long = iter([gateway_pb2.UploadImageRequest(session="s" * 257, data=picture)])
+        error = self.refused(self.stub.UploadImage, long)
+        self.assertEqual(self.details(error)["BadRequest"].field_violations[0].field, "session")
+
     def test_upload_then_ask(self):
         picture = (MODEL / "eval" / "pictures" / "042.jpg").read_bytes()
         chunks = (gateway_pb2.UploadImageRequest(data=picture[i:i + 1000])
@@ -157,6 +202,11 @@ class ErrorTest(Base):
         for options, field in [({"top_p": 7}, "options.top_p"), ({"temperature": -1}, "options.temperature"),
                                ({"temperature": float("nan")}, "options.temperature"),
                                ({"max_tokens": 0}, "options.max_tokens"),
+                               ({"n": 2}, "options.n"), ({"top_logprobs": 6}, "options.top_logprobs"),
+                               ({"frequency_penalty": 3}, "options.frequency_penalty"),
+                               ({"repetition_penalty": float("nan")}, "options.repetition_penalty"),
+                               ({"logit_bias": {7: 101}}, "options.logit_bias[7]"),
+                               ({"logit_bias": {1 << 20: 1}}, "options.logit_bias"),
                                ({"stop": [""]}, "options.stop[0]")]:
             error = self.refused(self.stub.Generate, request(QUESTION, PICTURE, **options))
             self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)

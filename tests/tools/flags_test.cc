@@ -112,7 +112,7 @@ TEST(FlagsTest, FlagsReachTheServices) {
   AddServiceFlags(app, options);
   app.parse(
       "--device reference --kv_cache_dtype f32 --embedding_dtype f32 --quality_gate off "
-      "--max_image_bytes 1MiB --kv_cache_bytes 2MiB --max_images 3");
+      "--max_image_bytes 1MiB --kv_cache_bytes 2MiB --max_images 3 --ahead_prefill off");
   ApplyServiceFlags(options);
   EXPECT_EQ(options.server.decode.device, "reference");
   EXPECT_EQ(options.server.vision.device, "reference");
@@ -123,6 +123,7 @@ TEST(FlagsTest, FlagsReachTheServices) {
   EXPECT_EQ(options.server.vision.image_limits.max_bytes, 1u << 20);
   EXPECT_EQ(options.server.decode.kv_cache_bytes.bytes, 2u << 20);
   EXPECT_EQ(options.server.gateway.max_images, 3);
+  EXPECT_FALSE(options.server.gateway.ahead_prefill);
   options.vision_device = "cpu";
   ApplyServiceFlags(options);
   EXPECT_EQ(options.server.vision.device, "cpu");

@@ -76,6 +76,80 @@ TEST(LocalServerTest, RowsThatWereEvictedAreMadeAgain) {
   }
 }
 
+absl::StatusOr<v1::UploadImageResponse> Upload(LocalServer& server, const std::string& picture,
+                                               const std::string& session) {
+  grpc::ClientContext context;
+  v1::UploadImageResponse response;
+  const auto stub = v1::GatewayService::NewStub(server.Channel());
+  const auto writer = stub->UploadImage(&context, &response);
+  v1::UploadImageRequest message;
+  message.set_session(session);
+  message.set_data(base::ReadFile(std::string(kModel) + "/" + picture).value());
+  writer->Write(message);
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (!status.ok()) return rpc::FromGrpc(status);
+  return response;
+}
+
+v1::GenerateRequest QuestionByHandle(const std::string& handle, const std::string& text) {
+  v1::GenerateRequest request = Question("demo/shelf1.jpg", text);
+  request.mutable_messages(0)->mutable_parts(0)->mutable_image()->set_handle(handle);
+  return request;
+}
+
+TEST(LocalServerTest, AnUploadWithASessionIsReadAheadOfItsQuestion) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  const auto upload = Upload(*server, "demo/shelf1.jpg", "session");
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  // Read, and at rest again.
+  while (server->decode().stats().blocks_cached * 16 < 256 ||
+         server->decode().stats().blocks_used > 0) {
+    std::this_thread::yield();
+  }
+  const auto answer =
+      Ask(*server, QuestionByHandle(upload->handle(), "What is the price on row 2?"));
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->text(), " 37");
+  EXPECT_EQ(answer->receipt().images(0).cache(), v1::CACHE_TIER_PREFIX_KV);
+  EXPECT_EQ(answer->receipt().images(0).bytes_moved(), 0u);
+  EXPECT_GE(answer->receipt().ahead_tokens(), 256u);
+  EXPECT_EQ(answer->receipt().stages().encode_seconds(), 0);
+  EXPECT_EQ(answer->receipt().stages().fetch_seconds(), 0);
+  EXPECT_LT(answer->usage().prompt_tokens() - answer->usage().cached_tokens(), 32u);
+}
+
+TEST(LocalServerTest, WithoutASessionOrWithTheFlagOffNothingIsReadAhead) {
+  for (const bool on : {true, false}) {
+    LocalServerOptions options = SomeOptions();
+    options.gateway.ahead_prefill = on;
+    const auto server = LocalServer::Start(std::move(options)).value();
+    const auto upload = Upload(*server, "demo/shelf1.jpg", on ? "" : "session");
+    ASSERT_TRUE(upload.ok()) << upload.status();
+    const auto answer =
+        Ask(*server, QuestionByHandle(upload->handle(), "What is the price on row 2?"));
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(answer->text(), " 37");
+    EXPECT_EQ(answer->receipt().images(0).cache(), v1::CACHE_TIER_COMPUTED);
+    EXPECT_EQ(answer->receipt().ahead_tokens(), 0u);
+    EXPECT_EQ(answer->usage().cached_tokens(), 0u);
+  }
+}
+
+TEST(LocalServerTest, AnUploadWhoseRowsAreGoneHasExpired) {
+  LocalServerOptions options = SomeOptions();
+  options.embedding_store_bytes = 200 << 10;  // room for one picture
+  options.decode.prefix_cache = false;
+  const auto server = LocalServer::Start(std::move(options)).value();
+  const auto upload = Upload(*server, "demo/shelf1.jpg", "");
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_TRUE(Ask(*server, QuestionByHandle(upload->handle(), "x")).ok());
+  EXPECT_TRUE(Ask(*server, Question("demo/shelf3.jpg", "x")).ok());
+  const absl::Status gone = Ask(*server, QuestionByHandle(upload->handle(), "x")).status();
+  EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound) << gone;
+  EXPECT_EQ(base::ReasonOf(gone), "IMAGE_EXPIRED");
+}
+
 // A store with room for one picture, more pictures under way than that: what vision has told of
 // stays readable until decode has read it.
 TEST(LocalServerTest, RowsUnderWayAreNotLostInASmallStore) {
