@@ -43,6 +43,21 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const AskOptions& options) {
   return request;
 }
 
+// gRPC's own errors, which carry no reason, do not say what to do.
+absl::Status WithAdvice(const absl::Status& status, const AskOptions& options) {
+  if (status.ok() || !base::ReasonOf(status).empty()) return status;
+  if (status.code() == absl::StatusCode::kDeadlineExceeded) {
+    return base::Error(status.code(), "TIMEOUT",
+                       absl::StrCat("the answer was not whole after --timeout ",
+                                    absl::FormatDuration(options.timeout), "; give it longer"));
+  }
+  if (status.code() != absl::StatusCode::kUnavailable || options.local) return status;
+  return base::Error(
+      status.code(), "NO_SERVER",
+      absl::StrCat("no connection to a server at ", options.address, " (", status.message(),
+                   "); tessera serve starts one, and --model DIR answers without one"));
+}
+
 absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
                           const v1::GenerateRequest& request, const AskOptions& options,
                           std::ostream& out) {
@@ -54,6 +69,7 @@ absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
   const auto stub = v1::GatewayService::NewStub(channel);
   const auto reader = stub->GenerateStream(&context, stream_request);
   std::string text;
+  bool shown = false;
   LogprobList logprobs;
   v1::GenerateResponse end;
   v1::GenerateStreamResponse response;
@@ -64,11 +80,16 @@ absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
     }
     text += response.text();
     logprobs.MergeFrom(response.logprobs());
-    if (!options.json) out << response.text() << std::flush;
+    if (options.json) continue;
+    // Many models begin an answer with a space.
+    const absl::string_view piece = response.text();
+    const absl::string_view rest = shown ? piece : absl::StripLeadingAsciiWhitespace(piece);
+    shown = shown || !rest.empty();
+    out << rest << std::flush;
   }
   const grpc::Status status = reader->Finish();
   if (!options.json && !text.empty()) out << "\n";
-  RETURN_IF_ERROR(rpc::FromGrpc(status));
+  RETURN_IF_ERROR(WithAdvice(rpc::FromGrpc(status), options));
   if (options.json) {
     base::Json answer = AnswerJson(text, end);
     if (options.has_top_logprobs) answer["logprobs"] = LogprobsJson(logprobs);

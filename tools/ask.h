@@ -28,8 +28,8 @@ struct AskOptions {
   ServeOptions serve;
 };
 
-// Streams the answer to `out`; with `json` prints one object instead, with log-probabilities where
-// asked for. Errors carry code and reason.
+// Streams the answer to `out`, without white space before it; with `json` prints one object
+// instead, with log-probabilities where asked for. Errors carry code and reason.
 absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out);
 
 }  // namespace tessera::tools

@@ -91,6 +91,11 @@ absl::Status RunServeBench(const ServeBenchOptions& options, std::ostream& out,
   LoadReport report =
       MakeLoadReport(RunLoad(channel, pictures, options.load, [&bar] { bar.Step(); }));
   report.server_peak_bytes = ServerPeak(options);
+  if (report.succeeded == 0 && !options.json) {
+    return absl::UnavailableError(
+        absl::StrCat("none of ", report.failed, " requests to ", options.address,
+                     " was answered; the first error: ", report.first_error));
+  }
   if (options.json) {
     out << LoadReportJson(report, options.load) << "\n";
   } else {

@@ -1,10 +1,10 @@
 #include "tools/environment.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tools/usage.h"
 
 namespace tessera::tools {
 namespace {
@@ -18,21 +18,6 @@ bool IsServiceLink(const std::string& name, const std::string& value) {
   return absl::EndsWith(name, "_SERVICE_HOST") || absl::StrContains(name, "_SERVICE_PORT") ||
          (absl::StrContains(name, "_PORT") &&
           (absl::StrContains(value, "://") || absl::StrContains(name, "_TCP")));
-}
-
-// Insertions, deletions and replacements of one letter that turn `a` into `b` (Levenshtein).
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 // Variables of every command's flags, with the flags' names.
@@ -75,18 +60,18 @@ Environment OurVariables(const char* const* entries) {
 
 std::vector<std::string> UnknownVariables(CLI::App& app, const Environment& environment) {
   const std::map<std::string, std::string> flags = FlagsByVariable(app);
+  std::vector<std::string> names;  // without the prefix, which would make all of them alike
+  for (const auto& [variable, flag] : flags) names.push_back(variable.substr(kPrefix.size()));
   std::vector<std::string> lines;
   for (const auto& [name, value] : environment) {
     const bool of_tests =
         std::find(std::begin(kOfTests), std::end(kOfTests), name) != std::end(kOfTests);
     if (of_tests || flags.count(name) > 0 || IsServiceLink(name, value)) continue;
-    const auto nearest =
-        std::min_element(flags.begin(), flags.end(), [&name = name](const auto& a, const auto& b) {
-          return Distance(name, a.first) < Distance(name, b.first);
-        });
     lines.push_back(absl::StrCat("the variable ", name, " belongs to no flag and is ignored"));
-    if (nearest == flags.end()) continue;
-    absl::StrAppend(&lines.back(), "; the nearest is ", nearest->first, " (", nearest->second, ")");
+    const auto nearest = Nearest(name.substr(kPrefix.size()), names);
+    if (!nearest.has_value()) continue;
+    const std::string variable = absl::StrCat(kPrefix, *nearest);
+    absl::StrAppend(&lines.back(), "; the nearest is ", variable, " (", flags.at(variable), ")");
   }
   return lines;
 }

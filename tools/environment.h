@@ -15,9 +15,9 @@ using Environment = std::map<std::string, std::string>;
 // Those of `entries`, a null-terminated list of "NAME=value".
 Environment OurVariables(const char* const* entries);
 
-// A line for each variable that belongs to no flag of any command, naming the nearest. Not for
-// those that our tests read, nor for the links that Kubernetes sets for a Service whose name begins
-// so.
+// A line for each variable that belongs to no flag of any command, naming the nearest where it
+// looks like a typo. Not for those that our tests read, nor for the links that Kubernetes sets for
+// a Service whose name begins so.
 std::vector<std::string> UnknownVariables(CLI::App& app, const Environment& environment);
 
 // Gives "" to the flags of the commands that were called whose variable is set but empty and that

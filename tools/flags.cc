@@ -1,5 +1,6 @@
 #include "tools/flags.h"
 
+#include <limits>
 #include <type_traits>
 
 #include "absl/strings/ascii.h"
@@ -74,12 +75,13 @@ FlagValue Value(absl::Duration& target) {
 }
 
 FlagValue Bytes(size_t& target) {
-  return {
-      .type = "BYTES", .text = base::BytesText(target), .set = [&target](const std::string& text) {
-        const absl::StatusOr<size_t> bytes = base::ParseBytes(text);
-        if (bytes.ok()) target = *bytes;
-        return bytes.status();
-      }};
+  return {.type = "BYTES",
+          .text = target == std::numeric_limits<size_t>::max() ? "" : base::BytesText(target),
+          .set = [&target](const std::string& text) {
+            const absl::StatusOr<size_t> bytes = base::ParseBytes(text);
+            if (bytes.ok()) target = *bytes;
+            return bytes.status();
+          }};
 }
 
 FlagValue Budget(base::MemoryBudget& target) {

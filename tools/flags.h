@@ -44,8 +44,8 @@ FlagValue Value(uint32_t& target);
 FlagValue Value(uint64_t& target);
 FlagValue Value(float& target);
 FlagValue Value(double& target);
-FlagValue Value(absl::Duration& target);       // not negative
-FlagValue Bytes(size_t& target);               // as base::ParseBytes
+FlagValue Value(absl::Duration& target);  // not negative
+FlagValue Bytes(size_t& target);          // as base::ParseBytes; its greatest value is no limit
 FlagValue Budget(base::MemoryBudget& target);  // as base::ParseMemoryBudget
 FlagValue OnOff(bool& target);                 // on, off
 

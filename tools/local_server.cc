@@ -48,6 +48,12 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
                                        "\" is no directory: give one in Hugging Face layout, "
                                        "such as models/shelf-vqa"));
   }
+  if (!std::filesystem::exists(std::filesystem::path(options.model_dir) / "config.json")) {
+    return base::BadField("model", "MODEL_NOT_FOUND",
+                          absl::StrCat("--model \"", options.model_dir,
+                                       "\" has no config.json: give a directory in Hugging Face "
+                                       "layout, such as models/shelf-vqa"));
+  }
   if (options.threads < 0 || options.threads > 1024) {
     return base::BadField("threads", "BAD_OPTION", "--threads must be from 0 to 1024");
   }

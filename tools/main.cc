@@ -16,6 +16,7 @@
 #include "tools/flags.h"
 #include "tools/inspect.h"
 #include "tools/serve.h"
+#include "tools/usage.h"
 
 namespace tessera::tools {
 namespace {
@@ -69,9 +70,7 @@ void AddAsk(CLI::App& app, AskOptions& options) {
   CLI::Option* address = AddFlag(app, {"address", Value(options.address), "server to ask"});
   AddFlag(app, {"model", Value(options.serve.server.model_dir), "answer in this process instead"})
       ->excludes(address);
-  app.add_option("--image", options.images, "picture; may be repeated")
-      ->allow_extra_args(false)
-      ->trigger_on_parse();
+  app.add_option("--image", options.images, "picture; may be repeated")->allow_extra_args(false);
   app.add_option("question", options.question, "the question; - reads standard input")->required();
   app.add_flag("--json", options.json, "print one object");
   app.add_flag("--receipt", options.receipt, "print what the answer cost");
@@ -201,6 +200,10 @@ int Main(int argc, char** argv) {
   for (const std::string& line : UnknownVariables(app, environment)) {
     std::cerr << "tessera: warning: " << line << "\n";
   }
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  app.failure_message([&](const CLI::App*, const CLI::Error& error) {
+    return UsageMessage(app, error, args, environment);
+  });
   try {
     app.parse(argc, argv);
     ApplyEmptyVariables(app, environment);

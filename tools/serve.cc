@@ -66,7 +66,7 @@ std::vector<Flag> DecodeFlags(ServeOptions& options) {
        "f16, int8 or f32"},
       {"kv_cache_zero_point", OnOff(decode.kv_cache_zero_point), "of int8, beside the scale"},
       {"prefix_cache", OnOff(decode.prefix_cache), "keep KV blocks for prompts that begin alike"},
-      {"prefix_cache_bytes", Bytes(decode.prefix_cache_bytes), "of these, at most"},
+      {"prefix_cache_bytes", Bytes(decode.prefix_cache_bytes), "of these, at most [no limit]"},
       {"block_size", Value(decode.block_size), "tokens of a KV block"},
       {"max_batch_tokens", Value(decode.max_batch_tokens), "of one step"},
       {"max_sequences", Value(decode.max_sequences), "answered at a time"},

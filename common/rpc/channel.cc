@@ -17,9 +17,7 @@ absl::Status CheckAddress(const std::string& address) {
   if (colon == std::string::npos || colon == 0 ||
       !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
     return base::BadField("address", "BAD_OPTION",
-                          absl::StrCat("\"", address,
-                                       "\" is no address: write host:port, port 0 "
-                                       "takes a free one"));
+                          absl::StrCat("\"", address, "\" is no address: write host:port"));
   }
   return absl::OkStatus();
 }

@@ -44,12 +44,14 @@ absl::StatusOr<ImageHandle> VerifyHandle(absl::string_view text, absl::string_vi
   std::string bytes;
   if (text.size() > 256 || !absl::WebSafeBase64Unescape(text, &bytes) ||
       bytes.size() != kDigestBytes + kExpiryBytes + kMacBytes) {
-    return NotFound("IMAGE_HANDLE_UNKNOWN", "this is no image handle of this server", text);
+    return NotFound("IMAGE_HANDLE_UNKNOWN",
+                    "this is no image handle of this server: upload the picture again", text);
   }
   const absl::string_view all = bytes;
   const absl::string_view body = all.substr(0, kDigestBytes + kExpiryBytes);
   if (!base::ConstantTimeEqual(Mac(body, tenant, key), all.substr(body.size()))) {
-    return NotFound("IMAGE_HANDLE_UNKNOWN", "this is no image handle of this server", text);
+    return NotFound("IMAGE_HANDLE_UNKNOWN",
+                    "this is no image handle of this server: upload the picture again", text);
   }
   ImageHandle handle;
   std::memcpy(handle.digest.data(), body.data(), kDigestBytes);

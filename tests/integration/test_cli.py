@@ -14,10 +14,12 @@ GOLDENS = ROOT / "tests" / "goldens"
 class UsageTest(unittest.TestCase):
     def test_wrong_usage_ends_with_2_and_says_what(self):
         for args, word in [
-            ([], "subcommand"),
-            (["nonsense"], "subcommand"),
+            ([], "ask"),
+            (["nonsense"], "no command nonsense"),
             (["serve"], "--model"),
             (["ask"], "question"),
+            (["ask", "--imgae", PICTURE, "q"], "no flag --imgae; the nearest is --image"),
+            (["ask", "What", "is", "it?"], "quotes"),
             (["serve", "--model", MODEL, "--kv_cache_bytes", "lots"], "kv_cache_bytes"),
             (["serve", "--model", MODEL, "--deadline_cap", "soon"], "deadline_cap"),
             (["serve", "--model", MODEL, "--quality_gate", "perhaps"], "quality_gate"),
@@ -50,7 +52,7 @@ class UsageTest(unittest.TestCase):
     def test_a_flag_may_come_from_the_environment(self):
         code, _, err = run("serve", "--model", MODEL, env={"TESSERA_KV_CACHE_BYTES": "lots"})
         self.assertEqual(code, 2)
-        self.assertIn("kv_cache_bytes", err.lower())
+        self.assertIn("--kv_cache_bytes comes from the variable TESSERA_KV_CACHE_BYTES", err)
 
     def test_a_variable_of_no_flag_is_told_with_the_nearest(self):
         code, out, err = run("inspect", PICTURE, env={"TESSERA_KV_CACHE_BYTE": "1GiB"})
@@ -81,7 +83,13 @@ class UsageTest(unittest.TestCase):
         self.assertIn("/no/such/picture.jpg", err)
         code, _, err = run("ask", "--address", "127.0.0.1:1", "--timeout", "5s", "What?")
         self.assertEqual(code, 1)
-        self.assertIn("UNAVAILABLE", err)
+        self.assertIn("UNAVAILABLE (NO_SERVER)", err)
+        self.assertIn("127.0.0.1:1 ", err)
+        questions = MODEL / "eval" / "eval.jsonl"
+        code, out, err = run("bench", "serve", "--address", "127.0.0.1:1", "--questions", questions,
+                             "--sessions", "2", "--warmup", "0")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("none of 2 requests to 127.0.0.1:1 was answered", err)
 
     def test_output_that_cannot_be_written_is_a_failure(self):
         import subprocess
@@ -122,6 +130,7 @@ class UsageTest(unittest.TestCase):
             code, _, err = run("serve", "--model", empty)
             self.assertEqual(code, 1)
             self.assertIn("config.json", err)
+            self.assertIn("models/shelf-vqa", err)
 
 
 class ServeOutputTest(unittest.TestCase):
@@ -182,6 +191,21 @@ class AskTest(unittest.TestCase):
                      "first_token", "generation", "total"):
             self.assertGreaterEqual(stages[f"{name}_seconds"], 0)
 
+    def test_every_picture_is_sent_in_order(self):
+        other = MODEL / "demo" / "shelf2.jpg"
+        code, out, err = self.ask("--image", PICTURE, "--image", other, "--json", "What?")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["usage"]["image_tokens"], 512)
+        code, _, err = self.ask("--image", PICTURE, "--image", GOLDENS / "images_bad" / "gif.gif", "What?")
+        self.assertEqual(code, 1)
+        self.assertIn("parts[1]", err)
+
+    def test_a_short_timeout_is_told_with_its_flag(self):
+        code, _, err = self.ask("--timeout", "1us", "--image", PICTURE, "What?")
+        self.assertEqual(code, 1)
+        self.assertIn("DEADLINE_EXCEEDED", err)
+        self.assertIn("--timeout 1us", err)
+
     def test_log_probabilities_are_for_json(self):
         question = "What is the price on row 2?"
         code, out, err = self.ask("--image", PICTURE, "--top_logprobs", "2", question)
@@ -206,7 +230,7 @@ class AskTest(unittest.TestCase):
         code, out, err = run("ask", "--model", MODEL, "--image", PICTURE, "--receipt",
                              "What is the price on row 2?")
         self.assertEqual(code, 0, err)
-        self.assertTrue(out.strip().startswith("37\n"), out)
+        self.assertTrue(out.startswith("37\n"), out)
         self.assertIn("COMPUTED", out)
 
     def test_a_bad_picture_is_refused_and_the_next_works(self):

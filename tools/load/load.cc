@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
+#include "common/rpc/status.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
 namespace tessera::tools {
@@ -152,7 +153,7 @@ class Load {
     if (text.empty()) result.ttft = result.e2e;
     result.ok = status.ok();
     if (!status.ok())
-      result.error = absl::StrCat(status.error_code(), ": ", status.error_message());
+      result.error = rpc::FromGrpc(status).ToString(absl::StatusToStringMode::kWithNoExtraData);
     return result;
   }
 

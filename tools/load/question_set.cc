@@ -27,7 +27,7 @@ absl::StatusOr<std::string> TextOf(const base::Json& json, const char* key) {
 
 absl::StatusOr<std::vector<PictureQuestions>> ReadQuestions(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file, or not readable"));
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   std::vector<PictureQuestions> pictures;
   absl::flat_hash_map<std::string, size_t> places;

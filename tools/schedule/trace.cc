@@ -104,7 +104,7 @@ class Random {
 
 absl::StatusOr<std::vector<TraceSession>> ReadTrace(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file, or not readable"));
   std::vector<TraceSession> sessions;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/environment.h"
+
+// What is said of a command line that is wrong. Pure.
+namespace tessera::tools {
+
+// Lines for a person: what is wrong, the variables that the flags in question came from, and where
+// to read on. `app` has parsed `args`, the command line without the program, and thrown `error`.
+std::string UsageMessage(const CLI::App& app, const CLI::Error& error,
+                         const std::vector<std::string>& args, const Environment& environment);
+
+// The one of `names` that is the fewest letters away from `name`, where these are at most a third
+// of it: a typo.
+std::optional<std::string> Nearest(const std::string& name, const std::vector<std::string>& names);
+
+}  // namespace tessera::tools
