@@ -79,6 +79,13 @@ absl::Status Engine::CheckRequest(const Request& request) const {
   for (const PromptPicture& picture : request.pictures) image_tokens += picture.rows;
   RETURN_IF_ERROR(loop_.CheckFits(static_cast<int64_t>(request.ids.size()), image_tokens,
                                   request.priority == Priority::kAhead ? 0 : 1));
+  for (const int32_t id : request.ids) {
+    if (id < options_.vocabulary) continue;
+    return base::BadField(
+        "messages", "TOKEN_UNKNOWN",
+        absl::StrCat("the prompt has token ", id, "; the model knows tokens 0 to ",
+                     options_.vocabulary - 1, ": its tokenizer belongs to another one"));
+  }
   return CheckVocabulary(request.sampling, options_.vocabulary);
 }
 

@@ -34,9 +34,9 @@ class Engine {
 
   // Accepts a request: calls its sink's OnAccepted, then lets the engine have it. Refused at once,
   // and the sink never called again: INVALID_ARGUMENT, CONTEXT_TOO_LONG, when it can never fit, or
-  // for a biased token beyond the vocabulary; RESOURCE_EXHAUSTED, QUEUE_FULL, when too many wait
-  // (or too much ahead-work); UNAVAILABLE, DRAINING. Never waits.
-  // Ahead-work ends with OK and kLength, or kDropped when it gave way.
+  // for a token of prompt or bias beyond the vocabulary; RESOURCE_EXHAUSTED, QUEUE_FULL, when too
+  // many wait (or too much ahead-work); UNAVAILABLE, DRAINING. Never waits. Ahead-work ends with OK
+  // and kLength, or kDropped when it gave way.
   absl::StatusOr<Admission> Submit(Request request);
   // The request ends with `status` (not OK) at the next step; nothing when it has ended.
   void Cancel(SequenceId id, absl::Status status);

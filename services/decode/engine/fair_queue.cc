@@ -48,7 +48,10 @@ void FairQueue::ForgetOldestDebt() {
 }
 
 void FairQueue::Push(Sequence& sequence) {
-  std::deque<Sequence*>& waiting = accounts_.at(sequence.tenant)->waiting;
+  Account& account = *accounts_.at(sequence.tenant);
+  std::deque<Sequence*>& waiting = account.waiting;
+  // What was left of its turn when nothing waited any more is lost.
+  if (waiting.empty()) account.credit = std::min<int64_t>(account.credit, 0);
   const auto at = std::upper_bound(waiting.begin(), waiting.end(), sequence.id,
                                    [](SequenceId id, const Sequence* s) { return id < s->id; });
   waiting.insert(at, &sequence);
@@ -72,8 +75,6 @@ Sequence* FairQueue::Head() {
     for (size_t i = 0; i < turns_.size(); ++i) {
       Account& account = *turns_[turn_];
       if (!account.waiting.empty() && account.credit > 0) return account.waiting.front();
-      // What it was charged is paid by now; what is left of its turn is lost.
-      if (account.waiting.empty()) account.credit = std::min<int64_t>(account.credit, 0);
       turn_ = (turn_ + 1) % turns_.size();
     }
     TopUp();

@@ -92,6 +92,15 @@ TEST_F(EngineTest, WhatCanNeverFitIsRefusedWhileOthersGoOn) {
   EXPECT_FALSE(refused->ended());
 }
 
+TEST_F(EngineTest, ATokenThatTheModelDoesNotKnowIsRefused) {
+  Start(SmallEngine());
+  Request request = TextRequest(5, 3, 1, nullptr);
+  request.ids[2] = SmallEngine().vocabulary;
+  const auto admission = SubmitTo(std::make_shared<CollectingSink>(), std::move(request));
+  EXPECT_EQ(admission.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::ReasonOf(admission.status()), "TOKEN_UNKNOWN");
+}
+
 TEST_F(EngineTest, AnAnswerIsCutWhereTheContextEnds) {
   EngineOptions options = SmallEngine();
   options.scheduler.stop_ids = {};
