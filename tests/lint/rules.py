@@ -26,7 +26,7 @@ GENERATED = re.compile(r"^(tessera/v\d+|google/rpc|opentelemetry/[\w/]+)/\w+(\.g
 # Library, pattern of its headers, pattern of the files that may include them. Beside that, a test
 # may include what the folder that it mirrors may.
 GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$"
-              r"|services/[^/]+/\w*(_service|_client|_runtime|_call)\.(h|cc)$"
+              r"|services/[^/]+/\w*(_service|_client|_runtime|_call|_reactor)\.(h|cc)$"
               r"|tests/(services|integration|bench|support|tools)/")
 DOORS = [
     ("Abseil", r"absl/", r""),
@@ -50,6 +50,7 @@ DOORS = [
     ("CLI11", r"CLI/", r"tools/|services/[^/]+/main\.cc$"),
     ("CUDA", r"(cuda\w*|cublas\w*|device_\w+)\.h$|(cooperative_groups|cub|thrust)/", r"kernels/cuda/"),
     ("GoogleTest", r"(gtest|gmock)/", r"tests/"),
+    ("sanitizers", r"sanitizer/", r"tests/support/"),
     ("Google Benchmark", r"benchmark/", r"tests/"),
     ("the system", r"(sys|arpa|netinet|linux|asm)/"
      r"|(unistd|fcntl|sched|signal|pthread|time|malloc|dlfcn|errno|netdb|poll|pwd|spawn|termios"
