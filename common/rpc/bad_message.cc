@@ -2,6 +2,8 @@
 
 #include <google/protobuf/unknown_field_set.h>
 
+#include <atomic>
+
 namespace tessera::rpc {
 namespace {
 
@@ -22,7 +24,7 @@ class BadMessageInterceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
-  bool no_message_ = false;
+  std::atomic<bool> no_message_{false};  // reads and the end of a call overlap
 };
 
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {

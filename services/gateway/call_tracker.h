@@ -6,7 +6,7 @@
 
 namespace tessera::gateway {
 
-// Knows how many calls of a client still exist, so that the client can outlive them. Needed because
+// Knows how many calls still exist, so that what they use can outlive them. A client needs it, for
 // a call's context holds its channel: were the last reference to a channel dropped on gRPC's own
 // callback thread, gRPC would wait for that thread from that thread. Any thread.
 class CallTracker {

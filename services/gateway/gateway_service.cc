@@ -92,16 +92,21 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
     WriteNext();
     return true;
   }
+  // Once the lock is given back, another thread may end the call and this object, unless the next
+  // step is ours.
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override {
+    limit_.Leave();
+    grpc::Status last;
+    Step step = Step::kNothing;
     {
       base::MutexLock lock(mutex_);
       answer_ = nullptr;
       end_ = status;
       if (!status.ok()) waiting_.Clear();
       end_response_ = response;
+      step = TakeStep(last);
     }
-    limit_.Leave();
-    WriteNext();
+    if (step != Step::kNothing) Do(step, last);
   }
   void OnWriteDone(bool ok) override {
     {
@@ -125,8 +130,7 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   enum class Step { kNothing, kWrite, kWriteAndFinish, kFinish };
 
   // What comes next, message_ filled for it. Whoever is told to finish is told so once.
-  Step TakeStep(grpc::Status& status) {
-    base::MutexLock lock(mutex_);
+  Step TakeStep(grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return Step::kNothing;
     message_.Clear();
     if (Bytes(waiting_) > 0) {
@@ -148,7 +152,16 @@ class StreamAnswer final : public grpc::ServerWriteReactor<v1::GenerateStreamRes
   // may delete this object from another thread at any moment.
   void WriteNext() {
     grpc::Status status;
-    switch (TakeStep(status)) {
+    Step step = Step::kNothing;
+    {
+      base::MutexLock lock(mutex_);
+      step = TakeStep(status);
+    }
+    Do(step, status);
+  }
+
+  void Do(Step step, const grpc::Status& status) {
+    switch (step) {
       case Step::kNothing:
         return;
       case Step::kWrite:
@@ -223,7 +236,8 @@ grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
   const absl::Status entered = limit_.Enter();
   if (!entered.ok()) return new RefusedUpload(entered);
   return new UploadReactor(
-      {parts_.options, parts_.resolver, parts_.clock, uploads_, limit_, ahead_}, call, *response);
+      {parts_.options, parts_.resolver, parts_.clock, uploads_, limit_, tracker_, ahead_}, call,
+      *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,

@@ -5,6 +5,7 @@
 
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/answer.h"
+#include "services/gateway/call_tracker.h"
 #include "services/gateway/inflight_limit.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
@@ -21,12 +22,8 @@ class GatewayService final : public v1::GatewayService::CallbackService {
         model_info_(std::move(model_info)),
         uploads_(parts.options.max_upload_bytes),
         ahead_(std::make_shared<AheadPrefill>(parts.decode)) {}
-  // REQUIRES: the server that served it has been shut down. Waits for the alarms of its uploads.
-  ~GatewayService() override {
-    limit_.Drain(parts_.clock, absl::InfiniteFuture());
-    StopAhead();
-  }
-
+  // REQUIRES: the server that served it has been shut down.
+  ~GatewayService() override { StopAhead(); }
   // No more work ahead of questions; waits for what of it is under way, which is cancelled.
   void StopAhead() { ahead_->Close(); }
 
@@ -47,6 +44,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   const v1::GetModelInfoResponse model_info_;
   UploadBudget uploads_;
   const std::shared_ptr<AheadPrefill> ahead_;
+  CallTracker tracker_;  // last: waits for the uploads first
 };
 
 }  // namespace tessera::gateway

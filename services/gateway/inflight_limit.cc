@@ -24,6 +24,11 @@ absl::Status InflightLimit::Enter() {
   return absl::OkStatus();
 }
 
+int InflightLimit::inflight() {
+  base::MutexLock lock(mutex_);
+  return inflight_;
+}
+
 void InflightLimit::Leave() {
   base::MutexLock lock(mutex_);
   --inflight_;

@@ -16,6 +16,7 @@ class InflightLimit {
   // UNAVAILABLE with RetryInfo while draining.
   absl::Status Enter();
   void Leave();
+  int inflight();
   // Refuses from now on, then waits until all have left or `deadline` has passed.
   void Drain(base::Clock& clock, absl::Time deadline);
 

@@ -11,7 +11,8 @@ namespace tessera::gateway {
 
 UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request,
                              v1::UploadImageResponse& response)
-    : parts_(std::move(parts)),
+    : token_(parts.tracker),
+      parts_(std::move(parts)),
       request_(std::move(request)),
       response_(response),
       upload_(parts_.options, parts_.budget, "") {
@@ -57,15 +58,14 @@ void UploadReactor::ReadNext() {
 void UploadReactor::End(const absl::Status& status) { End(rpc::ToGrpc(status)); }
 
 void UploadReactor::End(const grpc::Status& status) {
-  if (!ended_.exchange(true)) Finish(status);
+  if (ended_.exchange(true)) return;
+  parts_.limit.Leave();
+  Finish(status);
 }
 
 // gRPC and the alarm both let go before this goes.
 void UploadReactor::Release() {
-  if (holders_.fetch_sub(1) != 1) return;
-  InflightLimit& limit = parts_.limit;
-  delete this;
-  limit.Leave();  // last: who waits for it may then end what this used
+  if (holders_.fetch_sub(1) == 1) delete this;
 }
 
 }  // namespace tessera::gateway

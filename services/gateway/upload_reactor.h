@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/rpc/request.h"
 #include "services/gateway/ahead_prefill.h"
+#include "services/gateway/call_tracker.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
 #include "services/gateway/inflight_limit.h"
@@ -24,11 +25,13 @@ struct UploadParts {
   base::Clock& clock;
   UploadBudget& budget;
   InflightLimit& limit;
+  CallTracker& tracker;
   std::shared_ptr<AheadPrefill> ahead;
 };
 
-// One upload. Whoever is first of the last byte, an error and the deadline ends it. Owns itself
-// until gRPC and its alarm have let go; then it leaves `limit`, which it has entered.
+// One upload. Whoever is first of the last byte, an error and the deadline ends it, and leaves
+// `limit`, which it has entered. Owns itself until gRPC and its alarm have let go, which may be
+// later than its server's shutdown; `tracker` waits for that.
 class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
  public:
   UploadReactor(UploadParts parts, rpc::RequestContext request, v1::UploadImageResponse& response);
@@ -45,6 +48,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
   void End(const grpc::Status& status);
   void Release();
 
+  const CallTracker::Token token_;  // first: goes last
   const UploadParts parts_;
   const rpc::RequestContext request_;
   v1::UploadImageResponse& response_;

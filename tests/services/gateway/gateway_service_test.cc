@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,12 +84,18 @@ class GatewayServiceTest : public ::testing::Test {
     options_.model_name = "m";
     options_.handle_key = std::string(32, 'k');
     options_.max_image_bytes = 3 << 20;
+    Start();
+  }
+
+  void Start() {
     auto server =
         rpc::Server::Start({.address = "127.0.0.1:0"}, {&service_}, {"tessera.v1.GatewayService"});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::GatewayService::NewStub(server_->InProcessChannel());
   }
+  // Nothing reads options_ until Start.
+  void Stop() { server_->Shutdown(absl::ZeroDuration()); }
 
   v1::GenerateRequest Question(const std::string& text) {
     v1::GenerateRequest request;
@@ -100,6 +107,13 @@ class GatewayServiceTest : public ::testing::Test {
   absl::Status Raw(const std::string& method, const std::vector<std::string>& messages) {
     return testing::SendRaw(server_->InProcessChannel(), "/tessera.v1.GatewayService/" + method,
                             messages);
+  }
+  // They begin behind the upload's answer.
+  void AwaitPrefills(int count) {
+    for (int i = 0; i < 1000 && decode_.prefills.load() < count; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(decode_.prefills.load(), count);
   }
   absl::StatusOr<v1::UploadImageResponse> Upload(size_t bytes, const std::string& session = "") {
     grpc::ClientContext context;
@@ -288,11 +302,13 @@ TEST_F(GatewayServiceTest, AnUploadIsReadAheadWhenItNamesItsSession) {
   EXPECT_TRUE(Upload(100).ok());
   EXPECT_EQ(decode_.prefills.load(), 0);
   EXPECT_TRUE(Upload(100, "s").ok());
-  EXPECT_EQ(decode_.prefills.load(), 1);
+  AwaitPrefills(1);
   EXPECT_TRUE(Upload(200, std::string(256, 's')).ok());
-  EXPECT_EQ(decode_.prefills.load(), 2);
+  AwaitPrefills(2);
   EXPECT_EQ(base::FieldOf(Upload(100, std::string(257, 's')).status()), "session");
+  Stop();
   options_.ahead_prefill = false;
+  Start();
   EXPECT_TRUE(Upload(300, "s").ok());
   EXPECT_EQ(decode_.prefills.load(), 2);
 }
@@ -308,7 +324,9 @@ TEST_F(GatewayServiceTest, AForgedHandleIsNotFound) {
 }
 
 TEST_F(GatewayServiceTest, AnUploadThatIsNotFinishedEndsWithItsDeadline) {
+  Stop();
   options_.deadline_cap = absl::Milliseconds(50);
+  Start();
   grpc::ClientContext context;
   v1::UploadImageResponse response;
   const auto writer = stub_->UploadImage(&context, &response);
@@ -331,10 +349,7 @@ TEST_F(GatewayServiceTest, UploadsUnderWayCountAsRequests) {
     writers.push_back(stub_->UploadImage(contexts.back().get(), &response));
     writers.back()->Write(chunk);
   }
-  while (limit_.Enter().ok()) {  // until the server has seen both
-    limit_.Leave();
-    std::this_thread::yield();
-  }
+  while (limit_.inflight() < 2) std::this_thread::yield();  // until the server has seen both
   EXPECT_EQ(base::ReasonOf(Upload(10).status()), "QUEUE_FULL");
   for (const auto& context : contexts) context->TryCancel();
   for (const auto& writer : writers) writer->Finish();
