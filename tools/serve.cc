@@ -140,11 +140,17 @@ void LogLoad(const decode::EngineStats& now, const decode::EngineStats& before) 
   const int64_t generated = now.generation_tokens - before.generation_tokens;
   if (prompt + generated == 0 && now.running == 0) return;
   const double usage = now.blocks_total > 0 ? 100.0 * now.blocks_used / now.blocks_total : 0;
-  base::Log(base::LogLevel::kInfo,
-            absl::StrFormat("prompt %.1f tokens/s, generation %.1f tokens/s, running %d, waiting "
-                            "%d, KV %.1f %%",
-                            1.0 * prompt / kReportSeconds, 1.0 * generated / kReportSeconds,
-                            now.running, now.waiting, usage));
+  const int64_t looked_up = now.prefix_queries - before.prefix_queries;
+  const int64_t found = now.prefix_hits - before.prefix_hits;
+  std::string line = absl::StrFormat(
+      "prompt %.1f tokens/s, generation %.1f tokens/s, running %d, waiting %d, KV %.1f %%, prefix "
+      "hit %.1f %%",
+      1.0 * prompt / kReportSeconds, 1.0 * generated / kReportSeconds, now.running, now.waiting,
+      usage, looked_up > 0 ? 100.0 * found / looked_up : 0);
+  if (now.preemptions > before.preemptions) {
+    absl::StrAppend(&line, ", preempted ", now.preemptions - before.preemptions);
+  }
+  base::Log(base::LogLevel::kInfo, line);
 }
 
 }  // namespace
