@@ -75,6 +75,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   RETURN_IF_ERROR(CheckStore(options, server->vision_->info()));
   ASSIGN_OR_RETURN(server->decode_, decode::DecodeRuntime::Create(options.decode, *server->pool_,
                                                                   *server->store_, clock));
+  server->decode_metrics_ = std::make_unique<decode::DecodeMetrics>(*server->metrics_);
   const rpc::ServerOptions inner = {.address = "", .max_receive_bytes = kInnerMessageBytes};
   ASSIGN_OR_RETURN(server->vision_server_, rpc::Server::Start(inner, {server->vision_->service()},
                                                               {"tessera.v1.VisionService"}));
@@ -105,6 +106,11 @@ void LocalServer::Drain(absl::Duration timeout) {
   }
   if (vision_server_ != nullptr) vision_server_->Shutdown(absl::Seconds(1));
   if (decode_server_ != nullptr) decode_server_->Shutdown(absl::Seconds(1));
+}
+
+std::string LocalServer::MetricsText() {
+  decode_metrics_->Update(decode_->stats());
+  return metrics_->Text();
 }
 
 LocalServer::~LocalServer() { Drain(absl::ZeroDuration()); }

@@ -9,6 +9,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "common/store/memory_store.h"
+#include "services/decode/decode_metrics.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/gateway_runtime.h"
 #include "services/vision/vision_runtime.h"
@@ -43,7 +44,8 @@ class LocalServer {
   const vision::VisionRuntime& vision() const { return *vision_; }
   const decode::DecodeRuntime& decode() const { return *decode_; }
   const store::MemoryStore& store() const { return *store_; }
-  const metrics::Metrics& metrics() const { return *metrics_; }
+  // All series of the process, in Prometheus' text form. One thread at a time.
+  std::string MetricsText();
   int threads() const { return pool_->threads(); }
 
   // Readiness off, new requests refused, running ones finished within `timeout`, then all stops.
@@ -60,6 +62,7 @@ class LocalServer {
   std::unique_ptr<store::MemoryStore> store_;
   std::unique_ptr<vision::VisionRuntime> vision_;
   std::unique_ptr<decode::DecodeRuntime> decode_;
+  std::unique_ptr<decode::DecodeMetrics> decode_metrics_;
   std::unique_ptr<rpc::Server> vision_server_;
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<gateway::GatewayRuntime> gateway_;

@@ -120,6 +120,12 @@ inline constexpr CounterName kDecodePrefixCacheQueries{
     {"tessera_decode_prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache."}};
 inline constexpr CounterName kDecodePrefixCacheHits{
     {"tessera_decode_prefix_cache_hits_total", "Prompt tokens found in the prefix cache."}};
+inline constexpr CounterName kDecodePrefixCacheEvictedTokens{
+    {"tessera_decode_prefix_cache_evicted_tokens_total", "Tokens evicted from the prefix cache."}};
+inline constexpr CounterName kDecodeAheadTokens{
+    {"tessera_decode_ahead_tokens_total",
+     "Tokens computed ahead of questions. outcome: used, wasted.",
+     {"outcome"}}};
 inline constexpr CounterName kDecodeNonfiniteLogits{
     {"tessera_decode_nonfinite_logits_total", "Sequences ended for NaN or infinite logits."}};
 inline constexpr CounterName kDecodePromptTokens{

@@ -1,10 +1,12 @@
 #include "tools/local_server.h"
 
+#include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/rpc/status.h"
@@ -114,6 +116,10 @@ TEST(LocalServerTest, AnUploadWithASessionIsReadAheadOfItsQuestion) {
   EXPECT_EQ(answer->receipt().images(0).cache(), v1::CACHE_TIER_PREFIX_KV);
   EXPECT_EQ(answer->receipt().images(0).bytes_moved(), 0u);
   EXPECT_GE(answer->receipt().ahead_tokens(), 256u);
+  EXPECT_THAT(server->MetricsText(),
+              ::testing::HasSubstr(absl::StrCat(
+                  "tessera_decode_ahead_tokens_total{model_name=\"shelf-vqa\",outcome=\"used\"} ",
+                  answer->receipt().ahead_tokens())));
   EXPECT_EQ(answer->receipt().stages().encode_seconds(), 0);
   EXPECT_EQ(answer->receipt().stages().fetch_seconds(), 0);
   EXPECT_LT(answer->usage().prompt_tokens() - answer->usage().cached_tokens(), 32u);

@@ -38,6 +38,8 @@ constexpr CounterName kCounters[] = {kGatewayRequests,
                                      kDecodeGenerationTokens,
                                      kDecodeRequestsFinished,
                                      kDecodePreemptions,
+                                     kDecodePrefixCacheEvictedTokens,
+                                     kDecodeAheadTokens,
                                      kGrpcServerCallsStarted};
 constexpr GaugeName kGauges[] = {kGatewayInflightRequests,
                                  kGatewayQueuedRequests,
