@@ -160,21 +160,26 @@ TEST(MixedLoadTest, ThirtyTwoClientsComeAndGoAndNothingIsLeft) {
   EXPECT_EQ(crowd.answered() + crowd.cancelled() + crowd.refused(), kRequests);
 }
 
+// A leak makes every ten thousand requests cost the same; a heap that is still finding its size
+// comes to rest. So: within three rounds one must leave the process as it was, within 2 %.
 TEST(MixedLoadTest, TheProcessIsAsLargeAfterTenThousandRequestsAsBefore) {
   if (kSoakRequests == 0) return;  // see above
+  mallopt(M_ARENA_MAX, 2);         // else each of many threads leaves free pages in its own
   const auto server = LocalServer::Start(SmallServer()).value();
   Crowd crowd(*server);
-  crowd.Run(8, kSoakRequests / 5, /*fickle=*/true);
-  ExpectNothingLeft(*server);
-  const int64_t before = ResidentBytes();
   crowd.Run(8, kSoakRequests, /*fickle=*/true);
   ExpectNothingLeft(*server);
-  const int64_t after = ResidentBytes();
-  EXPECT_LE(static_cast<double>(after), 1.02 * static_cast<double>(before))
-      << before << " bytes before, " << after << " after";
-  std::printf("resident %.1f MB before, %.1f MB after; %d answered, %d cancelled, %d refused\n",
-              static_cast<double>(before) / 1e6, static_cast<double>(after) / 1e6, crowd.answered(),
-              crowd.cancelled(), crowd.refused());
+  bool flat = false;
+  for (int round = 0; round < 3 && !flat; ++round) {
+    const int64_t before = ResidentBytes();
+    crowd.Run(8, kSoakRequests, /*fickle=*/true);
+    ExpectNothingLeft(*server);
+    const int64_t after = ResidentBytes();
+    flat = static_cast<double>(after) <= 1.02 * static_cast<double>(before);
+    std::printf("round %d: resident %.1f MB before, %.1f MB after\n", round,
+                static_cast<double>(before) / 1e6, static_cast<double>(after) / 1e6);
+  }
+  EXPECT_TRUE(flat) << "the process has grown by more than 2 % in each round";
 }
 
 }  // namespace
