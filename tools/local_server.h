@@ -21,7 +21,7 @@ struct LocalServerOptions {
   std::string model_name;                    // empty: the directory's name
   std::string grpc_address;                  // empty: no port, in-process channel only
   int threads = 0;                           // of the compute pool; 0: what the machine grants
-  size_t embedding_store_bytes = 32u << 20;  // rows kept in memory
+  size_t embedding_store_bytes = 24u << 20;  // rows kept in memory
   bool reflection = true;
   std::string image_handle_key_file;  // empty: a fresh key, handles end with the process
   vision::VisionOptions vision;       // model_dir is set from above

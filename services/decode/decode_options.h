@@ -18,7 +18,7 @@ struct DecodeOptions {
   std::string device = "cpu";  // as kernels::CreateBackend takes it
   // Device memory of the KV cache: so much, or a share of what is free once the weights are there;
   // at least one block.
-  base::MemoryBudget kv_cache_bytes = {.bytes = 48ull << 20};
+  base::MemoryBudget kv_cache_bytes = {.bytes = 32ull << 20};
   DType kv_cache_dtype = DType::kF16;  // kF16, kF32 or kI8
   bool kv_cache_zero_point = false;    // kI8: a zero point beside the scale
   bool prefix_cache = true;            // keep KV blocks for prompts that begin alike
