@@ -1,12 +1,29 @@
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "common/base/error.h"
 #include "tests/services/vision/vision_service_fixture.h"
 
 namespace tessera::vision {
 namespace {
 
-class HeldRowsTest : public VisionServiceTest {};
+class HeldRowsTest : public VisionServiceTest {
+ protected:
+  // Sends a picture that nobody knows yet, and is told that its rows exist.
+  void SendUntilReady(grpc::ClientReaderWriter<v1::EncodeRequest, v1::EncodeResponse>& stream,
+                      const std::string& picture) {
+    stream.Write(Offer(picture));
+    v1::EncodeResponse response;
+    EXPECT_TRUE(stream.Read(&response) && response.has_need_bytes());
+    v1::EncodeRequest chunk;
+    chunk.set_chunk(picture);
+    stream.Write(chunk);
+    while (stream.Read(&response) && !response.has_ready()) {
+    }
+    EXPECT_TRUE(response.has_ready());
+  }
+};
 
 // The caller has been told of rows and has not closed its side: they are not to be lost.
 TEST_F(HeldRowsTest, TheRecordIsHeldUntilTheCallerClosesItsSide) {
@@ -39,14 +56,7 @@ TEST_F(HeldRowsTest, ACallerThatLeavesLetsTheRecordGo) {
   {
     grpc::ClientContext context;
     const auto stream = stub_->Encode(&context);
-    stream->Write(Offer(Bmp(3, 'a')));
-    v1::EncodeResponse response;
-    EXPECT_TRUE(stream->Read(&response) && response.has_need_bytes());
-    v1::EncodeRequest chunk;
-    chunk.set_chunk(Bmp(3, 'a'));
-    stream->Write(chunk);
-    while (stream->Read(&response) && !response.has_ready()) {
-    }
+    SendUntilReady(*stream, Bmp(3, 'a'));
     context.TryCancel();
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
@@ -59,14 +69,7 @@ TEST_F(HeldRowsTest, BeyondTheBytesHeldOnlyPicturesThatAreHeldAreTaken) {
   Start();
   grpc::ClientContext context;
   const auto stream = stub_->Encode(&context);
-  stream->Write(Offer(Bmp(3, 'a')));
-  v1::EncodeResponse response;
-  EXPECT_TRUE(stream->Read(&response) && response.has_need_bytes());
-  v1::EncodeRequest chunk;
-  chunk.set_chunk(Bmp(3, 'a'));
-  stream->Write(chunk);
-  while (stream->Read(&response) && !response.has_ready()) {
-  }
+  SendUntilReady(*stream, Bmp(3, 'a'));
   const Call other = Run(Bmp(3, 'b'));
   EXPECT_EQ(base::ReasonOf(other.status), "QUEUE_FULL");
   EXPECT_TRUE(base::RetryOf(other.status).has_value());
