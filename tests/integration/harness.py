@@ -43,7 +43,7 @@ class Server:
 
     def _await_ready(self):
         import time
-        for _ in range(1200):
+        for _ in range(6000):
             text = pathlib.Path(self.log.name).read_text()
             if "\nready" in text:
                 return next(l.split()[1] for l in text.splitlines() if l.split()[:1] == ["gRPC"])
@@ -55,7 +55,7 @@ class Server:
     def text(self):
         return pathlib.Path(self.log.name).read_text()
 
-    def terminate(self, timeout=60):
+    def terminate(self, timeout=300):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)
 
@@ -69,7 +69,7 @@ class Server:
         self.log.close()
 
 
-def run(*args, stdin=None, timeout=120, env=()):
+def run(*args, stdin=None, timeout=300, env=()):
     """The command with these arguments (and variables beside ours): exit code, stdout, stderr."""
     done = subprocess.run([BINARY, *map(str, args)], input=stdin, capture_output=True,
                           timeout=timeout, text=True, env={**os.environ, **dict(env)})

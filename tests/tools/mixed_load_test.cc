@@ -140,7 +140,7 @@ class Crowd {
 // All requests have left the decoder, though their clients may know it first.
 void ExpectNothingLeft(LocalServer& server) {
   decode::EngineStats stats = server.decode().stats();
-  for (int i = 0; i < 1000 && stats.running + stats.waiting > 0; ++i) {
+  for (int i = 0; i < 6000 && stats.running + stats.waiting > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     stats = server.decode().stats();
   }

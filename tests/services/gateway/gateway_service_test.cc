@@ -110,7 +110,7 @@ class GatewayServiceTest : public ::testing::Test {
   }
   // They begin behind the upload's answer.
   void AwaitPrefills(int count) {
-    for (int i = 0; i < 1000 && decode_.prefills.load() < count; ++i) {
+    for (int i = 0; i < 6000 && decode_.prefills.load() < count; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_EQ(decode_.prefills.load(), count);

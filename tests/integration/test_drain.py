@@ -1,0 +1,58 @@
+"""The end of a server: what runs is finished, the rest refused."""
+
+import signal
+import threading
+import unittest
+
+import grpc
+
+from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from harness import Server
+
+
+class DrainTest(unittest.TestCase):
+    def test_sigterm_finishes_what_runs_and_refuses_the_rest(self):
+        with Server() as server, grpc.insecure_channel(server.address) as channel:
+            stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+            stream = stub.GenerateStream(gateway_pb2.GenerateStreamRequest(
+                request=request("Describe the shelf.", PICTURE)))
+            text = next(stream).text
+            server.process.send_signal(signal.SIGTERM)
+            text += "".join(event.text for event in stream)
+            self.assertTrue(text.strip().startswith("Row 1:"), text)
+            self.assertTrue(text.endswith("."), text)
+            self.assertEqual(server.process.wait(PATIENCE), 0)
+            with self.assertRaises(grpc.RpcError) as caught:
+                stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_silent_streams_do_not_hold_the_end(self):
+        with Server("--drain_timeout", "1s") as server, grpc.insecure_channel(server.address) as channel:
+            stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+            release = threading.Event()
+
+            def silent():
+                release.wait(PATIENCE)
+                yield gateway_pb2.UploadImageRequest(data=b"late")
+
+            call = stub.UploadImage.future(silent())
+            self.assertTrue(stub.GetModelInfo(gateway_pb2.GetModelInfoRequest()).model)
+            self.assertEqual(server.terminate(), 0)
+            release.set()
+            self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_cancelled_clients_leave_nothing_behind(self):
+        with Server() as server, grpc.insecure_channel(server.address) as channel:
+            stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+            for i in range(30):
+                stream = stub.GenerateStream(gateway_pb2.GenerateStreamRequest(
+                    request=request("Describe the shelf.", PICTURE if i % 2 else OTHER)))
+                if i % 3:
+                    next(stream)
+                stream.cancel()
+            self.assertEqual(stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE).text.strip(), "37")
+            self.assertEqual(server.terminate(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
