@@ -22,6 +22,12 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kUploadPiece = size_t{1} << 20;
 
+// Empty for an OK.
+std::string ErrorText(const grpc::Status& status) {
+  if (status.ok()) return "";
+  return rpc::FromGrpc(status).ToString(absl::StatusToStringMode::kWithNoExtraData);
+}
+
 class Load {
  public:
   Load(const std::shared_ptr<grpc::Channel>& channel, const std::vector<PictureQuestions>& pictures,
@@ -121,7 +127,8 @@ class Load {
     }
     writer->WritesDone();
     const grpc::Status status = writer->Finish();
-    result.error = status.error_message();
+    result.picture_bytes = picture.bytes.size();
+    result.error = ErrorText(status);
     handle = response.handle();
     return status.ok();
   }
@@ -152,8 +159,7 @@ class Load {
     result.e2e = Now() - result.begin;
     if (text.empty()) result.ttft = result.e2e;
     result.ok = status.ok();
-    if (!status.ok())
-      result.error = rpc::FromGrpc(status).ToString(absl::StatusToStringMode::kWithNoExtraData);
+    result.error = ErrorText(status);
     return result;
   }
 
