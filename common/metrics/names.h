@@ -167,6 +167,18 @@ inline constexpr GaugeName kStartTimestamp{
     {"tessera_start_timestamp_seconds", "Start of the process, Unix time."}};
 inline constexpr GaugeName kBuildInfo{
     {"tessera_build_info", "Always 1; the build that runs.", {"version"}}};
+// Prometheus' standard names.
+inline constexpr CounterName kProcessCpuSeconds{
+    {"process_cpu_seconds_total", "User and system CPU time spent."}};
+inline constexpr GaugeName kProcessResidentMemory{
+    {"process_resident_memory_bytes", "Resident memory size."}};
+inline constexpr GaugeName kProcessVirtualMemory{
+    {"process_virtual_memory_bytes", "Virtual memory size."}};
+inline constexpr GaugeName kProcessOpenFds{{"process_open_fds", "Open file descriptors."}};
+inline constexpr GaugeName kProcessMaxFds{
+    {"process_max_fds", "Most file descriptors that may be open."}};
+inline constexpr GaugeName kProcessStartTime{
+    {"process_start_time_seconds", "Start of the process, Unix time."}};
 inline constexpr CounterName kGrpcServerCallsStarted{
     {"grpc_server_call_started_total", "gRPC calls begun.", {"grpc_method"}}};
 inline constexpr HistogramName kGrpcServerCallDuration{

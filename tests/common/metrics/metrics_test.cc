@@ -40,6 +40,7 @@ constexpr CounterName kCounters[] = {kGatewayRequests,
                                      kDecodePreemptions,
                                      kDecodePrefixCacheEvictedTokens,
                                      kDecodeAheadTokens,
+                                     kProcessCpuSeconds,
                                      kGrpcServerCallsStarted};
 constexpr GaugeName kGauges[] = {kGatewayInflightRequests,
                                  kGatewayQueuedRequests,
@@ -55,6 +56,11 @@ constexpr GaugeName kGauges[] = {kGatewayInflightRequests,
                                  kModelLoadDuration,
                                  kDraining,
                                  kStartTimestamp,
+                                 kProcessResidentMemory,
+                                 kProcessVirtualMemory,
+                                 kProcessOpenFds,
+                                 kProcessMaxFds,
+                                 kProcessStartTime,
                                  kBuildInfo};
 constexpr HistogramName kHistograms[] = {
     kGatewayRequestDuration,     kGatewayTimeToFirstToken,    kGatewayInterTokenLatency,
@@ -143,7 +149,8 @@ TEST(MetricsTest, NamesFollowTheRules) {
   std::map<std::string, std::string> types;
   Parse(metrics.Text(), &types);
   for (const auto& [name, type] : types) {
-    EXPECT_TRUE(absl::StartsWith(name, "tessera_") || absl::StartsWith(name, "grpc_server_"));
+    EXPECT_TRUE(absl::StartsWith(name, "tessera_") || absl::StartsWith(name, "grpc_server_") ||
+                absl::StartsWith(name, "process_"));
     EXPECT_EQ(absl::EndsWith(name, "_total"), type == "counter") << name;
     EXPECT_THAT(name, Not(HasSubstr("millis")));
     for (char c : name) EXPECT_TRUE(std::islower(c) || std::isdigit(c) || c == '_') << name;
