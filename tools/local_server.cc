@@ -70,8 +70,9 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
       options.threads > 0 ? options.threads : base::ComputePool::AvailableCpus());
   server->store_ =
       std::make_unique<store::MemoryStore>(options.embedding_store_bytes, *server->metrics_);
-  ASSIGN_OR_RETURN(server->vision_, vision::VisionRuntime::Create(options.vision, *server->pool_,
-                                                                  *server->store_, clock));
+  ASSIGN_OR_RETURN(server->vision_,
+                   vision::VisionRuntime::Create(options.vision, *server->pool_, *server->store_,
+                                                 clock, *server->metrics_));
   RETURN_IF_ERROR(CheckStore(options, server->vision_->info()));
   ASSIGN_OR_RETURN(server->decode_, decode::DecodeRuntime::Create(options.decode, *server->pool_,
                                                                   *server->store_, clock));
@@ -109,6 +110,7 @@ void LocalServer::Drain(absl::Duration timeout) {
 }
 
 std::string LocalServer::MetricsText() {
+  vision_->UpdateMetrics();
   decode_metrics_->Update(decode_->stats());
   return metrics_->Text();
 }

@@ -60,7 +60,10 @@ void EncodeReactor::OnReadDone(bool ok) {
 }
 
 void EncodeReactor::OnReadEnd() {
-  if (rpc::WasBadMessage(request_)) return Finish(rpc::BadMessage());
+  if (rpc::WasBadMessage(request_)) {
+    Count(absl::InvalidArgumentError(""), false);
+    return Finish(rpc::BadMessage());
+  }
   if (step_ == Step::kReady) return Finish(grpc::Status::OK);
   Fail(step_ == Step::kOffer
            ? OfferError("digest", "OFFER_INVALID", "the call ended before its offer")
@@ -205,7 +208,10 @@ void EncodeReactor::OnCancel() {
 absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTier tier) {
   const store::EmbeddingRecord& record = *held;
   const QualityScores scores = ScoresFromMap(record.quality);
+  const std::optional<QualityVerdict> verdict = parts_.gate.Judge(scores);
+  if (verdict) parts_.metrics.OnVerdict(*verdict);
   RETURN_IF_ERROR(parts_.gate.Check(scores));
+  Count(absl::OkStatus(), tier != v1::CACHE_TIER_COMPUTED);
   hold_.emplace(parts_.held, held);
   v1::EncodeReady& ready = *response_.mutable_ready();
   v1::ImageRef& ref = *ready.mutable_ref();
@@ -216,7 +222,7 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
   ref.set_grid_width(static_cast<uint32_t>(record.grid_width));
   v1::Quality& quality = *ref.mutable_quality();
   for (const auto& [name, score] : record.quality) (*quality.mutable_scores())[name] = score;
-  if (const auto verdict = parts_.gate.Judge(scores)) {
+  if (verdict) {
     quality.set_verdict(ToProto(verdict->verdict));
     for (const std::string& reason : verdict->reasons) quality.add_reasons(reason);
   }
@@ -227,7 +233,15 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
   return absl::OkStatus();
 }
 
-void EncodeReactor::Fail(const absl::Status& status) { Finish(rpc::ToGrpc(status)); }
+void EncodeReactor::Fail(const absl::Status& status) {
+  Count(status, false);
+  Finish(rpc::ToGrpc(status));
+}
+
+// What happens behind the answer is not counted.
+void EncodeReactor::Count(const absl::Status& status, bool known) {
+  if (!std::exchange(counted_, true)) parts_.metrics.OnAnswer(status, known);
+}
 
 v1::ImageRef EncodeReactor::Ref() const {
   v1::ImageRef ref;

@@ -35,6 +35,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   void Read();
   void OnReadEnd();
   void Fail(const absl::Status& status);
+  void Count(const absl::Status& status, bool known);
   v1::ImageRef Ref() const;
 
   const VisionServiceParts& parts_;
@@ -43,6 +44,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   std::atomic<bool> cancelled_{false};
 
   Step step_ = Step::kOffer;
+  bool counted_ = false;
   v1::EncodeRequest request_;
   v1::EncodeResponse response_;
   base::Sha256Digest offered_digest_{};

@@ -37,16 +37,27 @@ absl::Status Validate(const VisionOptions& options) {
                           1 << 20);
 }
 
+// What outlives the steps.
+struct StepParts {
+  base::Clock& clock;
+  const VisionMetrics& metrics;
+};
+
 PrepareSteps MakeSteps(const ImageLimits& limits, const PreprocessConfig& config,
-                       const QualityGate& gate) {
+                       const QualityGate& gate, const StepParts& parts) {
   PrepareSteps steps;
   steps.decode = [limits](absl::string_view bytes) { return DecodeImage(bytes, limits); };
-  steps.preprocess = [config, gate](const RgbImage& image) -> absl::StatusOr<Prepared> {
+  steps.preprocess = [config, gate, parts](const RgbImage& image) -> absl::StatusOr<Prepared> {
     ASSIGN_OR_RETURN(Preprocessed input, Preprocess(image, config));
+    const absl::Time begin = parts.clock.Now();
     const QualityScores scores =
         ScoreQuality(input.u8.data(), input.height, input.width, image.width, image.height);
-    RETURN_IF_ERROR(gate.Check(scores));
-    return Prepared{input.height, input.width, std::move(input.pixel_values), ScoreMap(scores)};
+    if (const absl::Status status = gate.Check(scores); !status.ok()) {
+      parts.metrics.OnVerdict(*gate.Judge(scores));  // others are judged when the record is read
+      return status;
+    }
+    return Prepared{input.height, input.width, std::move(input.pixel_values), ScoreMap(scores),
+                    parts.clock.Now() - begin};
   };
   return steps;
 }
@@ -78,6 +89,9 @@ void LogUnused(const std::vector<std::string>& names) {
 
 // In the order of birth: what comes later uses what comes before.
 struct VisionRuntime::Parts {
+  explicit Parts(metrics::Metrics& all) : metrics(all) {}
+
+  VisionMetrics metrics;
   VisionConfig config;
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<ClipTower> tower;
@@ -131,8 +145,9 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   pipeline_options.preprocessing = identity.preprocessing;
   pipeline_options.model_revision = base::ToHex(identity.weight_bytes);
   pipeline = std::make_unique<EncodePipeline>(
-      pipeline_options, MakeSteps(options.image_limits, config.preprocess, gate), *tower, store,
-      clock);
+      pipeline_options,
+      MakeSteps(options.image_limits, config.preprocess, gate, StepParts{clock, metrics}),
+      PipelineParts{*tower, store, clock, metrics});
   held = std::make_unique<HeldRecords>(options.max_held_bytes);
   lookups = std::make_unique<WorkerPool>(options.lookup_threads, kMaxLookups);
 
@@ -142,16 +157,17 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
   service = std::make_unique<VisionService>(VisionServiceParts{
-      *pipeline, *lookups, store, *held, clock, identity, gate, options.image_limits,
+      *pipeline, *lookups, store, *held, clock, metrics, identity, gate, options.image_limits,
       [this](const ImageHeader& header) { return PlanRows(header, config); }, answer});
 }
 
 absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,
                                                                      base::ComputePool& pool,
                                                                      store::EmbeddingStore& store,
-                                                                     base::Clock& clock) {
+                                                                     base::Clock& clock,
+                                                                     metrics::Metrics& metrics) {
   RETURN_IF_ERROR(Validate(options));
-  auto parts = std::make_unique<Parts>();
+  auto parts = std::make_unique<Parts>(metrics);
   RETURN_IF_ERROR(parts->LoadTower(options, pool));
   parts->Start(options, store, clock);
   return std::unique_ptr<VisionRuntime>(new VisionRuntime(std::move(parts)));
@@ -162,6 +178,8 @@ VisionRuntime::~VisionRuntime() = default;
 
 grpc::Service* VisionRuntime::service() { return parts_->service.get(); }
 const VisionInfo& VisionRuntime::info() const { return parts_->info; }
+PipelineStats VisionRuntime::stats() const { return parts_->pipeline->stats(); }
+void VisionRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
 bool VisionRuntime::Drain(absl::Time deadline) { return parts_->pipeline->Drain(deadline); }
 
 }  // namespace tessera::vision

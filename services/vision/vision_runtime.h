@@ -11,6 +11,7 @@
 #include "common/base/compute_pool.h"
 #include "common/store/embedding_store.h"
 #include "kernels/backend.h"
+#include "services/vision/vision_metrics.h"
 #include "services/vision/vision_options.h"
 
 namespace tessera::vision {
@@ -28,18 +29,23 @@ struct VisionInfo {
 // The vision service of one model on one device: owns backend, tower, threads and service.
 class VisionRuntime {
  public:
-  // Loads the model. `pool`, `store` and `clock` outlive the result. INVALID_ARGUMENT or NOT_FOUND
-  // names the option, config key or tensor at fault.
+  // Loads the model. `pool`, `store`, `clock` and `metrics` outlive the result. INVALID_ARGUMENT or
+  // NOT_FOUND names the option, config key or tensor at fault.
   static absl::StatusOr<std::unique_ptr<VisionRuntime>> Create(const VisionOptions& options,
                                                                base::ComputePool& pool,
                                                                store::EmbeddingStore& store,
-                                                               base::Clock& clock);
+                                                               base::Clock& clock,
+                                                               metrics::Metrics& metrics);
   // REQUIRES: the server that serves service() has been shut down.
   ~VisionRuntime();
 
   // tessera.v1.VisionService; lives as long as this object.
   grpc::Service* service();
   const VisionInfo& info() const;
+  // What waits and what was done. Any thread.
+  PipelineStats stats() const;
+  // Brings gauges up to date. One thread at a time.
+  void UpdateMetrics();
 
   // New pictures are refused with UNAVAILABLE from now on; waits for the accepted ones until
   // `deadline` (of the clock). True when none is left. May be called again.

@@ -12,6 +12,7 @@
 #include "services/vision/encoder/worker_pool.h"
 #include "services/vision/image/image.h"
 #include "services/vision/preprocess/preprocess.h"
+#include "services/vision/vision_metrics.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::vision {
@@ -23,6 +24,7 @@ struct VisionServiceParts {
   store::EmbeddingStore& store;
   HeldRecords& held;  // by calls whose caller has not closed its side
   base::Clock& clock;
+  const VisionMetrics& metrics;
   RowIdentity identity;
   QualityGate gate;
   ImageLimits limits;

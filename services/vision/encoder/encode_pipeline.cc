@@ -27,8 +27,13 @@ absl::Status ShutDownError() {
 }  // namespace
 
 EncodePipeline::EncodePipeline(const PipelineOptions& options, PrepareSteps steps,
-                               VisionTower& tower, store::EmbeddingStore& store, base::Clock& clock)
-    : options_(options), steps_(std::move(steps)), tower_(tower), store_(store), clock_(clock) {
+                               const PipelineParts& parts)
+    : options_(options),
+      steps_(std::move(steps)),
+      tower_(parts.tower),
+      store_(parts.store),
+      clock_(parts.clock),
+      metrics_(parts.metrics) {
   CHECK_GE(options.prepare_threads, 1);
   CHECK_GE(options.max_batch_images, 1);
   for (int i = 0; i < options.prepare_threads; ++i) {
@@ -166,6 +171,11 @@ bool EncodePipeline::Drain(absl::Time deadline) {
     clock_.WaitUntil(idle_, mutex_, deadline);
   }
   return true;
+}
+
+PipelineStats EncodePipeline::stats() const {
+  base::MutexLock lock(mutex_);
+  return {static_cast<int64_t>(pending_images_), encoding_ || !to_encode_.empty(), batches_};
 }
 
 }  // namespace tessera::vision

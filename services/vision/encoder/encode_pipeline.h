@@ -16,6 +16,7 @@
 #include "services/vision/image/image.h"
 #include "services/vision/preprocess/preprocess.h"
 #include "services/vision/tower/vision_tower.h"
+#include "services/vision/vision_metrics.h"
 
 namespace tessera::vision {
 
@@ -24,6 +25,7 @@ struct Prepared {
   int height = 0, width = 0;             // pixels
   std::vector<float> pixel_values;       // [3, height, width]
   std::map<std::string, double> scores;  // quality
+  absl::Duration quality;                // of preprocessing: scoring and judging
 };
 
 // What is done with a picture before the tower. Pure; called from several threads at once.
@@ -60,15 +62,21 @@ struct EncodeTask {
   std::function<void(absl::StatusOr<Encoded>)> done;
 };
 
+// What a pipeline works with; all outlive it. Nobody else uses the tower meanwhile.
+struct PipelineParts {
+  VisionTower& tower;
+  store::EmbeddingStore& store;
+  base::Clock& clock;
+  const VisionMetrics& metrics;
+};
+
 // Pictures to records: some threads decode and preprocess, one encodes batches of equal shape and
 // stores the rows. It alone uses the tower. Equal keys in flight share one encode. Any thread.
 class EncodePipeline {
  public:
   using WaiterId = uint64_t;
 
-  // `tower`, `store` and `clock` outlive the pipeline; nobody else uses the tower meanwhile.
-  EncodePipeline(const PipelineOptions& options, PrepareSteps steps, VisionTower& tower,
-                 store::EmbeddingStore& store, base::Clock& clock);
+  EncodePipeline(const PipelineOptions& options, PrepareSteps steps, const PipelineParts& parts);
   // Waiters that are left get UNAVAILABLE.
   ~EncodePipeline();
 
@@ -83,6 +91,8 @@ class EncodePipeline {
 
   // Refuses new pictures; true when all are done before `deadline`.
   bool Drain(absl::Time deadline);
+
+  PipelineStats stats() const;
 
  private:
   struct Waiter {
@@ -100,6 +110,7 @@ class EncodePipeline {
   void EncodeLoop();
   std::vector<JobPtr> NextBatch();
   void EncodeBatch(const std::vector<JobPtr>& batch);
+  void CountBatch(size_t images);
   absl::StatusOr<store::RecordPtr> StoreRows(Job& job, const Tensor& rows);
   void Finish(const JobPtr& job, absl::StatusOr<store::RecordPtr> record, bool existed);
   bool Dropped(const JobPtr& job);
@@ -111,8 +122,9 @@ class EncodePipeline {
   VisionTower& tower_;
   store::EmbeddingStore& store_;
   base::Clock& clock_;
+  const VisionMetrics& metrics_;
 
-  base::Mutex mutex_;
+  mutable base::Mutex mutex_;
   base::CondVar prepare_ready_, encode_ready_, decode_room_, idle_;
   std::deque<JobPtr> to_prepare_ ABSL_GUARDED_BY(mutex_);
   std::deque<JobPtr> to_encode_ ABSL_GUARDED_BY(mutex_);
@@ -123,7 +135,9 @@ class EncodePipeline {
   size_t pending_images_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t decode_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int finishing_ ABSL_GUARDED_BY(mutex_) = 0;  // jobs whose waiters are being called
+  bool encoding_ ABSL_GUARDED_BY(mutex_) = false;  // the tower has a batch
+  int64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;    // that the tower has been through
+  int finishing_ ABSL_GUARDED_BY(mutex_) = 0;      // jobs whose waiters are being called
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;  // last: they use everything above

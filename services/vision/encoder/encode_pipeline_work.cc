@@ -82,9 +82,11 @@ void EncodePipeline::EncodeLoop() {
 // Waits for a job and takes with it those of its shape; none when the pipeline stops.
 std::vector<EncodePipeline::JobPtr> EncodePipeline::NextBatch() {
   base::MutexLock lock(mutex_);
+  encoding_ = false;
   while (to_encode_.empty() && !stop_) encode_ready_.Wait(mutex_);
   std::vector<JobPtr> batch;
   if (stop_) return batch;
+  encoding_ = true;
   const size_t most = static_cast<size_t>(options_.max_batch_images);
   for (auto it = to_encode_.begin(); it != to_encode_.end() && batch.size() < most;) {
     const Prepared& first = batch.empty() ? (*it)->prepared : batch[0]->prepared;
@@ -109,6 +111,7 @@ void EncodePipeline::EncodeBatch(const std::vector<JobPtr>& batch) {
                         reinterpret_cast<const std::byte*>(prepared.pixel_values.data())});
   }
   auto rows = tower_.Encode(pictures);
+  CountBatch(batch.size());
   for (const JobPtr& job : batch) job->log.Mark(Stage::kEncode, clock_.Now());
   if (!rows.ok() && batch.size() > 1) {
     // One picture's trouble, or memory for so many at once: each gets its own answer.
@@ -123,6 +126,12 @@ void EncodePipeline::EncodeBatch(const std::vector<JobPtr>& batch) {
     batch[i]->log.Mark(Stage::kQueue, clock_.Now());
     Finish(batch[i], StoreRows(*batch[i], (*rows)[i]), false);
   }
+}
+
+void EncodePipeline::CountBatch(size_t images) {
+  metrics_.OnBatch(images);
+  base::MutexLock lock(mutex_);
+  batches_ += 1;
 }
 
 absl::StatusOr<store::RecordPtr> EncodePipeline::StoreRows(Job& job, const Tensor& rows) {
@@ -147,6 +156,7 @@ absl::StatusOr<store::RecordPtr> EncodePipeline::StoreRows(Job& job, const Tenso
   const absl::Status stored = store_.Put(
       record, spent[Stage::kImageDecode] + spent[Stage::kPreprocess] + spent[Stage::kEncode]);
   job.log.Mark(Stage::kStore, clock_.Now());
+  metrics_.OnRows(record->rows, job.log.Since(absl::InfinitePast()), job.prepared.quality);
   if (!stored.ok()) {
     base::Log(base::LogLevel::kWarning,
               absl::StrCat("embedding store: a record was not kept: ", stored.message()));

@@ -28,7 +28,7 @@ class VisionRuntimeTest : public ::testing::Test {
   }
 
   void Start(VisionOptions options) {
-    runtime_ = VisionRuntime::Create(options, pool_, store_, base::RealClock()).value();
+    runtime_ = VisionRuntime::Create(options, pool_, store_, base::RealClock(), metrics_).value();
     server_ = *rpc::Server::Start({}, {runtime_->service()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
@@ -117,7 +117,7 @@ TEST_F(VisionRuntimeTest, BadOptionsAndModelsAreRefusedByName) {
   VisionOptions good;
   good.model_dir = dir.path();
   const auto refusal = [this](const VisionOptions& options) {
-    const auto runtime = VisionRuntime::Create(options, pool_, store_, base::RealClock());
+    const auto runtime = VisionRuntime::Create(options, pool_, store_, base::RealClock(), metrics_);
     EXPECT_FALSE(runtime.ok());
     return std::string(runtime.status().message());
   };

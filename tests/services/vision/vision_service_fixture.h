@@ -68,19 +68,20 @@ class VisionServiceTest : public ::testing::Test {
   }
 
   void Start() {
-    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_, tower_, store_, clock_);
+    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_,
+                                                 PipelineParts{tower_, store_, clock_, metrics_});
     held_ = std::make_unique<HeldRecords>(max_held_bytes_);
     lookups_ = std::make_unique<WorkerPool>(1, 16);
     v1::VisionServiceGetInfoResponse info;
     info.set_rows_per_image(1);
     info.set_width(2);
     info.set_device("fake");
-    service_ = std::make_unique<VisionService>(
-        VisionServiceParts{*pipeline_, *lookups_, store_, *held_, clock_, identity_, gate_, limits_,
-                           [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
-                             return ImagePlan{1, 1, 1, 1, 1};
-                           },
-                           info});
+    service_ = std::make_unique<VisionService>(VisionServiceParts{
+        *pipeline_, *lookups_, store_, *held_, clock_, metrics_, identity_, gate_, limits_,
+        [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
+          return ImagePlan{1, 1, 1, 1, 1};
+        },
+        info});
     server_ = *rpc::Server::Start({}, {service_.get()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
@@ -135,6 +136,8 @@ class VisionServiceTest : public ::testing::Test {
   }
 
   FakeClock clock_;
+  metrics::Metrics all_metrics_{"m"};
+  VisionMetrics metrics_{all_metrics_};
   FakeTower tower_;
   FakeStore store_;
   PrepareSteps steps_;

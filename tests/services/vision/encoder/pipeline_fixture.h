@@ -37,7 +37,8 @@ class EncodePipelineTest : public ::testing::Test {
   }
 
   void Start() {
-    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_, tower_, store_, clock_);
+    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_,
+                                                 PipelineParts{tower_, store_, clock_, metrics_});
   }
 
   // The future of its answer; the status of Submit through `admitted`.
@@ -63,6 +64,8 @@ class EncodePipelineTest : public ::testing::Test {
   }
 
   testing::FakeClock clock_;
+  metrics::Metrics all_metrics_{"m"};
+  VisionMetrics metrics_{all_metrics_};
   FakeTower tower_;
   FakeStore store_;
   PrepareSteps steps_;

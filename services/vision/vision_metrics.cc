@@ -1,0 +1,95 @@
+#include "services/vision/vision_metrics.h"
+
+#include "common/base/error.h"
+#include "common/metrics/names.h"
+
+namespace tessera::vision {
+namespace {
+
+using Counters = absl::flat_hash_map<std::string, metrics::Counter>;
+
+// One counter for each reason that a verdict may have.
+Counters FaultsOf(metrics::Metrics& metrics, Verdict verdict) {
+  Counters counters;
+  for (const char* reason : {"blur", "dark", "bright", "flat", "small"}) {
+    counters.emplace(reason, metrics.GetCounter(metrics::kVisionQuality, {Name(verdict), reason}));
+  }
+  return counters;
+}
+
+metrics::Counter Outcome(metrics::Metrics& metrics, absl::string_view outcome) {
+  return metrics.GetCounter(metrics::kVisionImages, {outcome});
+}
+
+metrics::Histogram StageOf(metrics::Metrics& metrics, absl::string_view stage) {
+  return metrics.GetHistogram(metrics::kVisionStageDuration, {stage});
+}
+
+}  // namespace
+
+VisionMetrics::VisionMetrics(metrics::Metrics& metrics)
+    : computed_(Outcome(metrics, "computed")),
+      known_(Outcome(metrics, "known")),
+      invalid_(Outcome(metrics, "invalid")),
+      low_quality_(Outcome(metrics, "low_quality")),
+      refused_(Outcome(metrics, "refused")),
+      cancelled_(Outcome(metrics, "cancelled")),
+      failed_(Outcome(metrics, "failed")),
+      batches_(metrics.GetCounter(metrics::kVisionBatches)),
+      rows_produced_(metrics.GetCounter(metrics::kVisionRows, {"produced"})),
+      rows_kept_(metrics.GetCounter(metrics::kVisionRows, {"kept"})),
+      batch_images_(metrics.GetHistogram(metrics::kVisionBatchImages)),
+      queued_(metrics.GetGauge(metrics::kVisionQueuedImages)),
+      queue_(StageOf(metrics, "queue")),
+      decode_(StageOf(metrics, "decode")),
+      quality_(StageOf(metrics, "quality")),
+      preprocess_(StageOf(metrics, "preprocess")),
+      encode_(StageOf(metrics, "encode")),
+      store_(StageOf(metrics, "store")),
+      passed_(metrics.GetCounter(metrics::kVisionQuality, {Name(Verdict::kPass), "none"})),
+      faults_{FaultsOf(metrics, Verdict::kWarn), FaultsOf(metrics, Verdict::kRefuse)} {}
+
+void VisionMetrics::OnAnswer(const absl::Status& status, bool known) const {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return (known ? known_ : computed_).Increment();
+    case absl::StatusCode::kInvalidArgument:
+      return (base::ReasonOf(status) == "IMAGE_QUALITY" ? low_quality_ : invalid_).Increment();
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+      return refused_.Increment();
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+      return cancelled_.Increment();
+    default:
+      return failed_.Increment();
+  }
+}
+
+void VisionMetrics::OnVerdict(const QualityVerdict& verdict) const {
+  if (verdict.verdict == Verdict::kPass) return passed_.Increment();
+  const Counters& counters = faults_[verdict.verdict == Verdict::kWarn ? 0 : 1];
+  for (const std::string& reason : verdict.reasons) {
+    if (const auto found = counters.find(reason); found != counters.end()) {
+      found->second.Increment();
+    }
+  }
+}
+
+void VisionMetrics::OnBatch(size_t images) const {
+  batches_.Increment();
+  batch_images_.Observe(static_cast<double>(images));
+}
+
+void VisionMetrics::OnRows(int64_t rows, const StageTimes& times, absl::Duration quality) const {
+  rows_produced_.Increment(static_cast<double>(rows));
+  rows_kept_.Increment(static_cast<double>(rows));  // no row is dropped today
+  queue_.Observe(absl::ToDoubleSeconds(times[Stage::kQueue]));
+  decode_.Observe(absl::ToDoubleSeconds(times[Stage::kImageDecode]));
+  quality_.Observe(absl::ToDoubleSeconds(quality));
+  preprocess_.Observe(absl::ToDoubleSeconds(times[Stage::kPreprocess] - quality));
+  encode_.Observe(absl::ToDoubleSeconds(times[Stage::kEncode]));
+  store_.Observe(absl::ToDoubleSeconds(times[Stage::kStore]));
+}
+
+}  // namespace tessera::vision
