@@ -74,9 +74,9 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
                    vision::VisionRuntime::Create(options.vision, *server->pool_, *server->store_,
                                                  clock, *server->metrics_));
   RETURN_IF_ERROR(CheckStore(options, server->vision_->info()));
-  ASSIGN_OR_RETURN(server->decode_, decode::DecodeRuntime::Create(options.decode, *server->pool_,
-                                                                  *server->store_, clock));
-  server->decode_metrics_ = std::make_unique<decode::DecodeMetrics>(*server->metrics_);
+  ASSIGN_OR_RETURN(server->decode_,
+                   decode::DecodeRuntime::Create(options.decode, *server->pool_, *server->store_,
+                                                 clock, *server->metrics_));
   const rpc::ServerOptions inner = {.address = "", .max_receive_bytes = kInnerMessageBytes};
   ASSIGN_OR_RETURN(server->vision_server_, rpc::Server::Start(inner, {server->vision_->service()},
                                                               {"tessera.v1.VisionService"}));
@@ -111,7 +111,7 @@ void LocalServer::Drain(absl::Duration timeout) {
 
 std::string LocalServer::MetricsText() {
   vision_->UpdateMetrics();
-  decode_metrics_->Update(decode_->stats());
+  decode_->UpdateMetrics();
   return metrics_->Text();
 }
 

@@ -9,7 +9,6 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "common/store/memory_store.h"
-#include "services/decode/decode_metrics.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/gateway_runtime.h"
 #include "services/vision/vision_runtime.h"
@@ -62,7 +61,6 @@ class LocalServer {
   std::unique_ptr<store::MemoryStore> store_;
   std::unique_ptr<vision::VisionRuntime> vision_;
   std::unique_ptr<decode::DecodeRuntime> decode_;
-  std::unique_ptr<decode::DecodeMetrics> decode_metrics_;
   std::unique_ptr<rpc::Server> vision_server_;
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<gateway::GatewayRuntime> gateway_;

@@ -14,6 +14,7 @@
 #include "common/text/tokenizer.h"
 #include "common/weights/weights.h"
 #include "kernels/create.h"
+#include "services/decode/decode_metrics.h"
 #include "services/decode/decode_service.h"
 #include "services/decode/delivery.h"
 #include "services/decode/engine/engine.h"
@@ -60,6 +61,18 @@ PromptOptions PromptOptionsFor(const DecoderConfig& config, const std::vector<in
   return options;
 }
 
+// As --kv_cache_dtype takes it.
+absl::string_view KvTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+      return "int8";
+    case DType::kF16:
+      return "f16";
+    default:
+      return "f32";
+  }
+}
+
 void LogOnce(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
     base::Log(base::LogLevel::kWarning, absl::StrCat("decode: ", warning));
@@ -84,6 +97,9 @@ absl::StatusOr<int32_t> BlocksIn(size_t bytes, const kernels::KvCacheSpec& one_b
 
 // In the order of birth: what comes later uses what comes before.
 struct DecodeRuntime::Parts {
+  explicit Parts(metrics::Metrics& all) : metrics(all) {}
+
+  DecodeMetrics metrics;
   DecoderConfig config;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
@@ -178,6 +194,7 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingS
   engine_options.slow_client_timeout = options.slow_client_timeout;
   engine_options.vocabulary = static_cast<int32_t>(config.vocab_size);
   engine_options.row_width = config.hidden_size;
+  engine_options.observer = metrics.Observer();
   engine_options.fetch = {.threads = options.fetch_threads, .max_bytes = options.fetch_bytes};
   delivery = std::make_unique<Delivery>();
   engine = std::make_unique<Engine>(engine_options, std::move(device), store, clock);
@@ -200,15 +217,18 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingS
 absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const DecodeOptions& options,
                                                                      base::ComputePool& pool,
                                                                      store::EmbeddingStore& store,
-                                                                     base::Clock& clock) {
+                                                                     base::Clock& clock,
+                                                                     metrics::Metrics& metrics) {
   RETURN_IF_ERROR(options.Validate());
-  auto parts = std::make_unique<Parts>();
+  auto parts = std::make_unique<Parts>(metrics);
   ASSIGN_OR_RETURN(parts->config, DecoderConfig::Load(options.model_dir));
   LogOnce(parts->config.warnings);
   RETURN_IF_ERROR(parts->LoadText(options.model_dir));
   RETURN_IF_ERROR(parts->LoadModel(options, pool));
   RETURN_IF_ERROR(parts->MakeCache(options));
   parts->Describe();
+  parts->metrics.SetCache(
+      {options.block_size, parts->info.kv_cache_blocks, KvTypeName(options.kv_cache_dtype)});
   parts->Start(options, store, clock);
   return std::unique_ptr<DecodeRuntime>(new DecodeRuntime(std::move(parts)));
 }
@@ -219,6 +239,8 @@ DecodeRuntime::~DecodeRuntime() = default;
 grpc::Service* DecodeRuntime::service() { return parts_->service.get(); }
 const DecodeInfo& DecodeRuntime::info() const { return parts_->info; }
 EngineStats DecodeRuntime::stats() const { return parts_->engine->stats(); }
+absl::Status DecodeRuntime::health() const { return parts_->engine->health(); }
+void DecodeRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
 bool DecodeRuntime::Drain(absl::Time deadline) { return parts_->engine->Drain(deadline); }
 
 }  // namespace tessera::decode

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
+#include "common/metrics/metrics.h"
 #include "common/store/embedding_store.h"
 #include "kernels/backend.h"
 #include "services/decode/decode_options.h"
@@ -33,12 +34,14 @@ struct DecodeInfo {
 // and service.
 class DecodeRuntime {
  public:
-  // Loads the model and starts the engine. `pool`, `store` and `clock` outlive the result.
+  // Loads the model and starts the engine. `pool`, `store`, `clock` and `metrics` outlive the
+  // result.
   // INVALID_ARGUMENT or NOT_FOUND names the option, config key or tensor at fault.
   static absl::StatusOr<std::unique_ptr<DecodeRuntime>> Create(const DecodeOptions& options,
                                                                base::ComputePool& pool,
                                                                store::EmbeddingStore& store,
-                                                               base::Clock& clock);
+                                                               base::Clock& clock,
+                                                               metrics::Metrics& metrics);
   // Ends what still runs with UNAVAILABLE. REQUIRES: the server that serves service() has been shut
   // down.
   ~DecodeRuntime();
@@ -49,6 +52,10 @@ class DecodeRuntime {
 
   // What the engine has done. Any thread.
   EngineStats stats() const;
+  // Not OK once the device has failed. Any thread.
+  absl::Status health() const;
+  // Brings the totals and gauges up to date. One thread at a time.
+  void UpdateMetrics();
 
   // New answers are refused with UNAVAILABLE from now on; waits for the accepted ones until
   // `deadline` (of the clock), then cancels the rest. True when none was cancelled. May be called

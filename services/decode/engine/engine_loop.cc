@@ -41,9 +41,11 @@ bool EngineLoop::Step() {
   if (plan.sequences() > 0) {
     MarkStarted(begin);
     if (absl::Status status = Compute(plan); status.ok()) {
-      GatherRuns();
+      StepReport report = GatherRuns();
       const absl::Time end = clock_.Now();
+      report.duration = end - begin;
       counted_.steps += 1;
+      if (options_.observer.stepped) options_.observer.stepped(report);
       size_t s = 0;
       for (const Progress& progress : scheduler_.Commit(runs_)) Deliver(progress, s++, end);
     } else {
@@ -99,7 +101,8 @@ absl::Status EngineLoop::Compute(const BatchPlan& plan) {
 }
 
 // One run of tokens per sequence of the plan: what was sampled, nothing where the prompt goes on.
-void EngineLoop::GatherRuns() {
+// Tells the tokens of the step.
+StepReport EngineLoop::GatherRuns() {
   const size_t sequences = scheduler_.planned().size();
   runs_.assign(sequences, TokenRun());
   sample_of_.assign(sequences, -1);
@@ -115,10 +118,14 @@ void EngineLoop::GatherRuns() {
     }
   }
   const std::vector<int32_t>& begin = scheduler_.plan().query_begin;
+  StepReport report;
   for (size_t s = 0; s < sequences; ++s) {
     const Sequence& sequence = *scheduler_.planned()[s];
-    if (sequence.prefilling()) counted_.prompt_tokens += begin[s + 1] - begin[s];
+    (sequence.prefilling() ? report.prompt_tokens : report.decode_tokens) +=
+        begin[s + 1] - begin[s];
   }
+  counted_.prompt_tokens += report.prompt_tokens;
+  return report;
 }
 
 // What the step did for sequence `s` of the plan.
@@ -178,7 +185,11 @@ void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
   if (!request.sequence.ahead()) CountEnd(request, status);
   const auto node = requests_.extract(request.sequence.id);
   Publish();
-  request.sink->OnEnd(status, request.OutcomeAt(now));
+  const Outcome outcome = request.OutcomeAt(now);
+  if (options_.observer.answered && !request.sequence.ahead()) {
+    options_.observer.answered(status, outcome);
+  }
+  request.sink->OnEnd(status, outcome);
   hooks_.ended(request.sequence.priority);
 }
 

@@ -74,7 +74,7 @@ class EngineLoop {
 
   absl::Status Compute(const BatchPlan& plan);
   void MarkStarted(absl::Time now);
-  void GatherRuns();
+  StepReport GatherRuns();
   void Deliver(const Progress& progress, size_t s, absl::Time now);
   void Pause(ActiveRequest& request, absl::Time now);
   void FailPlanned(const absl::Status& status);

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "kernels/backend.h"
+#include "services/decode/engine/engine_observer.h"
 #include "services/decode/engine/row_fetcher.h"
 #include "services/decode/engine/scheduler.h"
 #include "services/decode/model/step_model.h"
@@ -26,6 +27,7 @@ struct EngineOptions {
   int32_t max_ahead = 8;  // ahead-work at a time; more is refused
   // A request whose reader has paused it for so long is aborted.
   absl::Duration slow_client_timeout = absl::Seconds(10);
+  EngineObserver observer;
 };
 
 // What the engine computes with. Dies in this order: cache, model, backend.

@@ -21,7 +21,7 @@ constexpr char kModel[] = "models/shelf-vqa";
 class DecodeRuntimeTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::unique_ptr<DecodeRuntime>> Create(const DecodeOptions& options) {
-    return DecodeRuntime::Create(options, pool_, store_, base::RealClock());
+    return DecodeRuntime::Create(options, pool_, store_, base::RealClock(), metrics_);
   }
   static DecodeOptions Shelf() {
     DecodeOptions options;
@@ -32,6 +32,7 @@ class DecodeRuntimeTest : public ::testing::Test {
   }
 
   base::ComputePool pool_{2};
+  metrics::Metrics metrics_{"m"};
   testing::FakeStore store_;
 };
 

@@ -65,6 +65,41 @@ TEST_F(EngineLoopTest, ADelayInEachStageAppearsInExactlyItsTime) {
   EXPECT_EQ(outcome.pictures[0].bytes_moved, record->data.size());
 }
 
+TEST_F(EngineLoopTest, TheObserverIsToldOfEveryStepAndEveryQuestionsEnd) {
+  EngineOptions options = SmallEngine();
+  options.scheduler.stop_ids = {};
+  std::vector<StepReport> steps;
+  std::vector<absl::StatusCode> ends;
+  options.observer.stepped = [&](const StepReport& step) { steps.push_back(step); };
+  options.observer.answered = [&](const absl::Status& status, const Outcome&) {
+    ends.push_back(status.code());
+  };
+  Start(options);
+  Submit(TextRequest(5, 3, 1, nullptr));
+  ASSERT_TRUE(loop_->Step());  // its prompt
+  Submit(TextRequest(4, 2, 2, nullptr));
+  Request ahead = TextRequest(6, 0, 3, nullptr);
+  ahead.priority = Priority::kAhead;
+  Submit(std::move(ahead));
+  while (loop_->Step()) {
+  }
+  Submit(TextRequest(5, 3, 4, nullptr));
+  loop_->EndAll(absl::CancelledError("enough"));
+  ASSERT_EQ(static_cast<int64_t>(steps.size()), loop_->stats().steps);
+  EXPECT_EQ(steps[0].prompt_tokens, 5);
+  EXPECT_EQ(steps[0].decode_tokens, 0);
+  EXPECT_GE(steps[1].prompt_tokens, 4);  // beside which the first goes on
+  EXPECT_EQ(steps[1].decode_tokens, 1);
+  int64_t prompt_tokens = 0;
+  for (const StepReport& step : steps) {
+    EXPECT_EQ(step.duration, absl::Seconds(3));
+    prompt_tokens += step.prompt_tokens;
+  }
+  EXPECT_EQ(prompt_tokens, loop_->stats().prompt_tokens);
+  EXPECT_EQ(ends, (std::vector<absl::StatusCode>{absl::StatusCode::kOk, absl::StatusCode::kOk,
+                                                 absl::StatusCode::kCancelled}));
+}
+
 TEST_F(EngineLoopTest, APrefillInChunksIsOnePrefill) {
   EngineOptions options = SmallEngine();
   options.scheduler.stop_ids = {};
