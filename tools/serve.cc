@@ -165,6 +165,7 @@ void ApplyServiceFlags(ServeOptions& options) {
   LocalServerOptions& server = options.server;
   server.decode.device = options.device;
   server.vision.device = options.vision_device.empty() ? options.device : options.vision_device;
+  server.gateway.slow_client_timeout = server.decode.slow_client_timeout;
   server.vision.image_limits.max_bytes = server.gateway.max_image_bytes;
 }
 

@@ -22,12 +22,20 @@ absl::Status CheckAddress(const std::string& address) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+grpc::ChannelArguments BasicArguments(const ChannelOptions& options) {
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60 * 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
+  // gRPC would widen the window to the rate of the wire: megabytes of every unread answer.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, options.receive_window_bytes);
+  return arguments;
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address, const ChannelOptions& options) {
+  grpc::ChannelArguments arguments = BasicArguments(options);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60 * 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include <memory>
 #include <string>
@@ -12,8 +13,18 @@ namespace tessera::rpc {
 // "host:port" with a port from 0 to 65535, else INVALID_ARGUMENT (BAD_OPTION).
 absl::Status CheckAddress(const std::string& address);
 
+struct ChannelOptions {
+  // What a call's answers may hold here before they are read; with it a service feels a slow
+  // reader. Text needs little, rows much. At least 64.
+  int receive_window_bytes = 64 << 10;
+};
+
 // A channel to "host:port": keepalive 60 s with calls only, messages unlimited here (the server
 // limits them). Connects in the background; calls fail with UNAVAILABLE until it has.
-std::shared_ptr<grpc::Channel> Connect(const std::string& address);
+std::shared_ptr<grpc::Channel> Connect(const std::string& address,
+                                       const ChannelOptions& options = {});
+
+// What every channel is made with: sizes of messages, the window.
+grpc::ChannelArguments BasicArguments(const ChannelOptions& options);
 
 }  // namespace tessera::rpc

@@ -14,9 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/bad_message.h"
+#include "common/rpc/call_metrics.h"
 #include "common/rpc/channel.h"
 
 namespace tessera::rpc {
@@ -62,6 +64,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   AddConnectionArguments(options, builder);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  if (options.metrics != nullptr) {
+    interceptors.push_back(
+        MakeCallMetricsInterceptor(*options.metrics, base::RealClock(), service_names));
+  }
   interceptors.push_back(MakeBadMessageInterceptor());
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
@@ -84,10 +90,7 @@ std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
   int ends[2];
   CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
   grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetMaxSendMessageSize(-1);
-  return grpc::CreateCustomInsecureChannelFromFd("in-process", ends[1], arguments);
+  return grpc::CreateCustomInsecureChannelFromFd("in-process", ends[1], BasicArguments({}));
 }
 
 void Server::SetReady(bool ready) {

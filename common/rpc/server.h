@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/metrics/metrics.h"
 
 namespace tessera::rpc {
 
@@ -16,7 +17,8 @@ struct ServerOptions {
   // "host:port", port 0 takes a free one; empty: reachable by InProcessChannel only.
   std::string address;
   int max_receive_bytes = 32 << 20;
-  bool reflection = false;  // grpc.reflection.v1alpha
+  bool reflection = false;              // grpc.reflection.v1alpha
+  metrics::Metrics* metrics = nullptr;  // outlives the server; nullptr: calls are not counted
 };
 
 // A gRPC server with grpc.health.v1 for "", "liveness", "readiness" and each service's full name.

@@ -1,5 +1,6 @@
 #include "services/gateway/answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -100,15 +101,17 @@ void Answer::StartDecode() {
   std::shared_ptr<DecodeCall> call =
       parts_.decode.Generate(parsed_.start, request_, shared_from_this());
   std::vector<uint32_t> made;
-  bool cancel = false;
+  bool cancel = false, resumed = false;
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;
     decode_call_ = call;
     made.swap(rows_made_);
+    resumed = std::exchange(resumed_, false);
     cancel = cancelled_ || !failure_.ok();
   }
   if (!made.empty()) call->RowsReady(made);
+  if (resumed) call->Resume();
   if (cancel) call->Cancel();
 }
 
@@ -151,7 +154,7 @@ void Answer::OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage>
   }
 }
 
-void Answer::OnPiece(v1::TextPiece piece) {
+bool Answer::OnPiece(v1::TextPiece piece) {
   if (first_piece_ == absl::InfinitePast()) {
     first_piece_ = parts_.clock.Now();
     stage_ = "generation";
@@ -159,14 +162,34 @@ void Answer::OnPiece(v1::TextPiece piece) {
     for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
   }
   LetGoOfRows();
-  if (sink_.OnPiece(std::move(piece))) return;
+  return sink_.OnPiece(std::move(piece));
+}
+
+void Answer::Resume() {
+  std::shared_ptr<DecodeCall> call;
+  {
+    base::MutexLock lock(mutex_);
+    call = decode_call_;
+    if (!call) resumed_ = true;
+  }
+  if (call) call->Resume();
+}
+
+absl::Time Answer::SinkDeadline(absl::Time now) const {
+  return std::min(now + parts_.options.slow_client_timeout, request_.deadline);
+}
+
+void Answer::GiveUpSlowClient() {
+  const bool late = parts_.clock.Now() >= request_.deadline;
   std::shared_ptr<DecodeCall> call;
   {
     base::MutexLock lock(mutex_);
     call = decode_call_;
     if (failure_.ok()) {
-      failure_ = base::Error(absl::StatusCode::kResourceExhausted, "SLOW_READER",
-                             "the client does not read the answer: too much text is waiting");
+      failure_ = late ? absl::DeadlineExceededError("the client did not read its answer")
+                      : base::Error(absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
+                                    "the client does not read its answer: too much text is "
+                                    "waiting");
     }
   }
   if (call) call->Cancel();

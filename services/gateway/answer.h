@@ -21,8 +21,9 @@ namespace tessera::gateway {
 class AnswerSink {
  public:
   virtual ~AnswerSink() = default;
-  // False: the client does not read fast enough to be waited for; the answer is given up.
-  // A piece may have log-probabilities and no text yet.
+  // False: taken, but the client does not keep up: no more comes until Answer::Resume, which is to
+  // be called exactly once, on any thread, perhaps before this returns. A piece may have
+  // log-probabilities and no text yet.
   virtual bool OnPiece(v1::TextPiece piece) = 0;
   // The last call. `response` has everything but the text and the log-probabilities; it is empty
   // unless `status` is OK.
@@ -47,10 +48,17 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   void Start(const v1::GenerateRequest& request, const std::string& tenant);
   // The end comes with CANCELLED, unless it came before.
   void Cancel();
+  // The sink takes pieces again, after it had said that it does not.
+  void Resume();
+  // The sink has not done so in time (SinkDeadline): the end comes with RESOURCE_EXHAUSTED,
+  // SLOW_CLIENT, or DEADLINE_EXCEEDED. While a sink is full nobody else sees the deadline pass.
+  void GiveUpSlowClient();
+  // How long a sink that is full from `now` on may stay so.
+  absl::Time SinkDeadline(absl::Time now) const;
 
   void OnAccepted(const v1::Accepted& accepted) override {}
   void OnNeedRows(const v1::NeedRows& need) override;
-  void OnPiece(v1::TextPiece piece) override;
+  bool OnPiece(v1::TextPiece piece) override;
   void OnDone(const absl::Status& status, const v1::DecodeEnd& end) override;
 
  private:
@@ -84,6 +92,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
   // Rows made before decode_call_ was known here.
   std::vector<uint32_t> rows_made_ ABSL_GUARDED_BY(mutex_);
+  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;  // likewise
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // why decode was cancelled, if we did it
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool decoding_ ABSL_GUARDED_BY(mutex_) = false;

@@ -18,7 +18,8 @@ class DecodeEvents {
   virtual ~DecodeEvents() = default;
   virtual void OnAccepted(const v1::Accepted& accepted) = 0;
   virtual void OnNeedRows(const v1::NeedRows& need) = 0;
-  virtual void OnPiece(v1::TextPiece piece) = 0;
+  // False: taken, but no more until DecodeCall::Resume.
+  virtual bool OnPiece(v1::TextPiece piece) = 0;
   // OK with an end, or the error.
   virtual void OnDone(const absl::Status& status, const v1::DecodeEnd& end) = 0;
 };
@@ -27,6 +28,9 @@ class DecodeCall : public Call {
  public:
   // Says that records asked for by NeedRows exist.
   virtual void RowsReady(const std::vector<uint32_t>& images) = 0;
+  // Goes on after an OnPiece that said false: once for each, perhaps before it has returned. Until
+  // then nothing is read from the service, so that it pauses the answer.
+  virtual void Resume() = 0;
 };
 
 // The decode service. Any thread.

@@ -27,6 +27,9 @@ absl::Status GatewayOptions::Validate() const {
   if (max_requests < 1) return bad("max_requests", "must be at least 1");
   if (deadline_cap <= absl::ZeroDuration()) return bad("deadline_cap", "must be above 0");
   if (known_images == 0) return bad("known_images", "must be at least 1");
+  if (sink_bytes < 1024) return bad("sink_bytes", "must be at least 1 KiB");
+  if (slow_client_timeout <= absl::ZeroDuration())
+    return bad("slow_client_timeout", "must be above 0");
   if (handle_ttl < absl::Seconds(1) || handle_ttl > absl::Hours(24 * 366)) {
     return bad("handle_ttl", "must be from 1s to 8784h");
   }

@@ -19,6 +19,9 @@ struct GatewayOptions {
   size_t known_images = 65536;                       // refs remembered
   // Uploads with a session are read by decode ahead of their questions.
   bool ahead_prefill = true;
+  // Text of one answer that its client has not taken before the answer waits for it.
+  size_t sink_bytes = 64u << 10;
+  absl::Duration slow_client_timeout = absl::Seconds(10);  // waited so long: aborted
   absl::Duration handle_ttl = absl::Hours(1);
   std::string handle_key;  // shared by gateways; at least 16 bytes
   std::string quality_warning =

@@ -7,6 +7,7 @@
 #include "services/gateway/answer.h"
 #include "services/gateway/call_tracker.h"
 #include "services/gateway/inflight_limit.h"
+#include "services/gateway/timers.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -21,6 +22,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
         limit_(limit),
         model_info_(std::move(model_info)),
         uploads_(parts.options.max_upload_bytes),
+        timers_(parts.clock),
         ahead_(std::make_shared<AheadPrefill>(parts.decode)) {}
   // REQUIRES: the server that served it has been shut down.
   ~GatewayService() override { StopAhead(); }
@@ -43,6 +45,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   InflightLimit& limit_;
   const v1::GetModelInfoResponse model_info_;
   UploadBudget uploads_;
+  Timers timers_;
   const std::shared_ptr<AheadPrefill> ahead_;
   CallTracker tracker_;  // last: waits for the uploads first
 };

@@ -37,7 +37,16 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     StartCall();
   }
 
-  void Cancel() override { context_.TryCancel(); }
+  void Cancel() override {
+    context_.TryCancel();
+    bool read = false;
+    {
+      base::MutexLock lock(mutex_);
+      cancelled_ = true;
+      read = std::exchange(paused_, false);
+    }
+    if (read) StartRead(&read_);  // which fails, and so ends the call
+  }
 
   void RowsReady(const std::vector<uint32_t>& images) override {
     base::MutexLock lock(mutex_);
@@ -45,6 +54,18 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     outgoing_.emplace_back().mutable_rows_ready()->mutable_images()->Add(images.begin(),
                                                                          images.end());
     WriteNext();
+  }
+
+  void Resume() override {
+    {
+      base::MutexLock lock(mutex_);
+      if (!paused_) {
+        resumed_ = true;  // before the piece's taker has said that it is full
+        return;
+      }
+      paused_ = false;
+    }
+    StartRead(&read_);  // the hold lasts until a read fails
   }
 
   void OnWriteDone(bool ok) override {
@@ -79,7 +100,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
         events_->OnNeedRows(read_.need_rows());
         break;
       case v1::DecodeServiceGenerateResponse::kPiece:
-        events_->OnPiece(std::move(*read_.mutable_piece()));
+        if (!events_->OnPiece(std::move(*read_.mutable_piece())) && Pauses()) return;
         break;
       case v1::DecodeServiceGenerateResponse::kEnd:
         CloseWrites();
@@ -101,6 +122,13 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   }
 
  private:
+  // Whether the next read is Resume's.
+  bool Pauses() {
+    base::MutexLock lock(mutex_);
+    paused_ = !std::exchange(resumed_, false) && !cancelled_;
+    return paused_;
+  }
+
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || writes_done_) return;
     if (!outgoing_.empty()) {
@@ -126,6 +154,9 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   bool last_ ABSL_GUARDED_BY(mutex_) = false;         // nothing will be added to outgoing_
   bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // said so to the service
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;  // no read is under way
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;  // Resume came first
 };
 
 // One Prefill call. Owns itself until OnDone.

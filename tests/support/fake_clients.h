@@ -65,6 +65,8 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     void RowsReady(const std::vector<uint32_t>& images) override {
       rows_ready.insert(rows_ready.end(), images.begin(), images.end());
     }
+    int resumed = 0;
+    void Resume() override { ++resumed; }
     void Cancel() override {
       cancelled = true;
       End(absl::CancelledError("cancelled"));
@@ -74,11 +76,11 @@ class FakeDecodeClient final : public gateway::DecodeClient {
       need.add_images(image);
       events->OnNeedRows(need);
     }
-    void Piece(const std::string& text, int logprobs = 0) {
+    bool Piece(const std::string& text, int logprobs = 0) {
       v1::TextPiece piece;
       piece.set_text(text);
       for (int i = 0; i < logprobs; ++i) piece.add_logprobs()->mutable_chosen()->set_id(i);
-      events->OnPiece(std::move(piece));
+      return events->OnPiece(std::move(piece));
     }
     void End(const absl::Status& status, const v1::DecodeEnd& end = {}) {
       if (events) std::exchange(events, nullptr)->OnDone(status, end);

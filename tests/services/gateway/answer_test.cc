@@ -51,8 +51,11 @@ class AnswerTest : public ::testing::Test {
     return request;
   }
   std::shared_ptr<Answer> Ask(std::vector<std::string> pictures) {
-    auto answer = std::make_shared<Answer>(Answer::Parts{options_, resolver_, decode_, clock_},
-                                           rpc::RequestContext{}, clock_.Now(), sink_);
+    auto answer = std::make_shared<Answer>(
+        Answer::Parts{options_, resolver_, decode_, clock_},
+        rpc::RequestContext{
+            .request_id = {}, .traceparent = {}, .deadline = clock_.Now() + absl::Minutes(1)},
+        clock_.Now(), sink_);
     answer->Start(Question(std::move(pictures)), "");
     return answer;
   }
@@ -223,13 +226,26 @@ TEST_F(AnswerTest, CancellingWhileDecodingStopsDecode) {
   EXPECT_EQ(sink_.ends, 1);
 }
 
+TEST_F(AnswerTest, AFullSinkHoldsDecodeUntilItIsResumed) {
+  sink_.full = true;
+  const std::shared_ptr<Answer> answer = Ask({});
+  EXPECT_FALSE(decode_.calls.at(0)->Piece("x"));
+  EXPECT_EQ(decode_.calls[0]->resumed, 0);
+  answer->Resume();
+  EXPECT_EQ(decode_.calls[0]->resumed, 1);
+  sink_.full = false;
+  EXPECT_TRUE(decode_.calls[0]->Piece("y"));
+  EXPECT_EQ(sink_.ends, 0);
+}
+
 TEST_F(AnswerTest, AClientThatDoesNotReadIsGivenUp) {
   sink_.full = true;
-  Ask({});
+  const std::shared_ptr<Answer> answer = Ask({});
   decode_.calls.at(0)->Piece("x");
+  answer->GiveUpSlowClient();
   EXPECT_TRUE(decode_.calls[0]->cancelled);
   EXPECT_EQ(sink_.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(base::ReasonOf(sink_.status), "SLOW_READER");
+  EXPECT_EQ(base::ReasonOf(sink_.status), "SLOW_CLIENT");
 }
 
 TEST_F(AnswerTest, ALowQualityPictureWarnsAtTheEndOfItsTurn) {

@@ -23,6 +23,7 @@ class EchoDecodeClient final : public DecodeClient {
  public:
   struct NoCall : DecodeCall {
     void RowsReady(const std::vector<uint32_t>&) override {}
+    void Resume() override {}
     void Cancel() override {}
   };
   ~EchoDecodeClient() override {

@@ -1,0 +1,152 @@
+#include "services/gateway/stream_reactor.h"
+
+#include <utility>
+
+#include "common/rpc/status.h"
+#include "services/gateway/pieces.h"
+
+namespace tessera::gateway {
+
+StreamReactor* StreamReactor::Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
+                                    const rpc::RequestContext& request, absl::Time arrival,
+                                    const v1::GenerateRequest& message) {
+  const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts));
+  reactor->self_ = reactor;
+  auto answer = std::make_shared<Answer>(answer_parts, request, arrival, *reactor);
+  {
+    base::MutexLock lock(reactor->mutex_);
+    reactor->answer_ = answer;
+  }
+  answer->Start(message, "");
+  return reactor.get();
+}
+
+bool StreamReactor::OnPiece(v1::TextPiece piece) {
+  grpc::Status status;
+  Step step = Step::kNothing;
+  bool full = false;
+  {
+    base::MutexLock lock(mutex_);
+    Append(std::move(piece), waiting_);
+    step = TakeStep(status);
+    full = PieceBytes(waiting_) > parts_.options.sink_bytes;
+    if (full) {
+      slow_ = true;
+      full_ =
+          parts_.timers.At(answer_->SinkDeadline(parts_.clock.Now()), [weak = weak_from_this()] {
+            if (const auto self = weak.lock()) self->GiveUp();
+          });
+    }
+  }
+  Do(step, status);
+  return !full;
+}
+
+void StreamReactor::OnEnd(const absl::Status& status, const v1::GenerateResponse& response) {
+  grpc::Status last;
+  Step step = Step::kNothing;
+  std::shared_ptr<Answer> answer;  // goes without the lock
+  {
+    base::MutexLock lock(mutex_);
+    answer = std::move(answer_);
+    end_ = status;
+    if (!status.ok()) waiting_.Clear();
+    end_response_ = response;
+    step = TakeStep(last);
+  }
+  if (step != Step::kNothing) Do(step, last);
+}
+
+void StreamReactor::OnWriteDone(bool ok) {
+  grpc::Status status;
+  Step step = Step::kNothing;
+  std::shared_ptr<Answer> resumed;
+  {
+    base::MutexLock lock(mutex_);
+    writing_ = false;
+    if (!ok) waiting_.Clear();
+    step = TakeStep(status);
+    if (full_.has_value()) {
+      parts_.timers.Cancel(*full_);
+      full_.reset();
+      resumed = answer_;
+    }
+  }
+  // The write is under way before more can come; an answer that has not ended keeps this object.
+  Do(step, status);
+  if (resumed) resumed->Resume();
+}
+
+void StreamReactor::OnCancel() {
+  std::shared_ptr<Answer> answer;
+  {
+    base::MutexLock lock(mutex_);
+    answer = answer_;
+  }
+  if (answer) answer->Cancel();
+}
+
+void StreamReactor::OnDone() {
+  Leave();
+  std::shared_ptr<StreamReactor> self = std::move(self_);
+}
+
+void StreamReactor::GiveUp() {
+  std::shared_ptr<Answer> answer;
+  {
+    base::MutexLock lock(mutex_);
+    if (!full_.has_value()) return;
+    full_.reset();
+    answer = answer_;
+  }
+  if (answer) answer->GiveUpSlowClient();
+}
+
+void StreamReactor::Leave() {
+  {
+    base::MutexLock lock(mutex_);
+    if (left_) return;
+    left_ = true;
+  }
+  parts_.limit.Leave();
+}
+
+StreamReactor::Step StreamReactor::TakeStep(grpc::Status& status) {
+  if (writing_ || finished_) return Step::kNothing;
+  message_.Clear();
+  if (PieceBytes(waiting_) > 0) {
+    writing_ = true;
+    message_.set_text(std::move(*waiting_.mutable_text()));
+    message_.mutable_logprobs()->Swap(waiting_.mutable_logprobs());
+    waiting_.Clear();
+    return Step::kWrite;
+  }
+  if (!end_) return Step::kNothing;
+  finished_ = true;
+  status = rpc::ToGrpc(*end_);
+  if (!left_ && !slow_) {
+    left_ = true;
+    parts_.limit.Leave();
+  }
+  if (!end_->ok()) return Step::kFinish;
+  *message_.mutable_end() = std::move(end_response_);
+  return Step::kWriteAndFinish;
+}
+
+void StreamReactor::Do(Step step, const grpc::Status& status) {
+  switch (step) {
+    case Step::kNothing:
+      return;
+    case Step::kWrite:
+      StartWrite(&message_);
+      return;
+    case Step::kWriteAndFinish:
+      StartWriteAndFinish(&message_, grpc::WriteOptions(), status);
+      return;
+    case Step::kFinish:
+      Finish(status);
+      return;
+  }
+}
+
+}  // namespace tessera::gateway

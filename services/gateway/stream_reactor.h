@@ -1,0 +1,75 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <optional>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "services/gateway/answer.h"
+#include "services/gateway/gateway_options.h"
+#include "services/gateway/inflight_limit.h"
+#include "services/gateway/timers.h"
+#include "tessera/v1/gateway.grpc.pb.h"
+
+namespace tessera::gateway {
+
+// What answers to gRPC clients use; all outlive them.
+struct ReactorParts {
+  const GatewayOptions& options;
+  InflightLimit& limit;
+  Timers& timers;
+  base::Clock& clock;
+};
+
+// One answer as a stream: one write in flight, pieces that come meanwhile are joined. A client that
+// leaves sink_bytes of them unread stops the answer until it reads on; after slow_client_timeout of
+// that the answer ends with RESOURCE_EXHAUSTED, SLOW_CLIENT. Has entered `limit`, which it leaves
+// with its last word or, where its client was slow, once gRPC has sent that. Owns itself until
+// OnDone.
+class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamResponse>,
+                            public AnswerSink,
+                            public std::enable_shared_from_this<StreamReactor> {
+ public:
+  // The reactor of a new call; `answer` makes it, once, for the sink it is given.
+  static StreamReactor* Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
+                              const rpc::RequestContext& request, absl::Time arrival,
+                              const v1::GenerateRequest& message);
+
+  bool OnPiece(v1::TextPiece piece) override;
+  void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  enum class Step { kNothing, kWrite, kWriteAndFinish, kFinish };
+
+  explicit StreamReactor(const ReactorParts& parts) : parts_(parts) {}
+
+  // What comes next, message_ filled for it. Whoever is told to finish is told so once.
+  Step TakeStep(grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The lock is given back before gRPC is called: once it knows of the end of a cancelled call, it
+  // may let this object go from another thread at any moment.
+  void Do(Step step, const grpc::Status& status);
+  void GiveUp();
+  void Leave();
+
+  const ReactorParts parts_;
+  std::shared_ptr<StreamReactor> self_;  // until OnDone
+  v1::GenerateStreamResponse message_;   // of whoever TakeStep told to write
+
+  base::Mutex mutex_;
+  std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);  // until its end
+  v1::TextPiece waiting_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Timers::Id> full_ ABSL_GUARDED_BY(mutex_);  // the answer waits for the client
+  bool slow_ ABSL_GUARDED_BY(mutex_) = false;               // it has
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tessera::gateway
