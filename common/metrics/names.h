@@ -99,8 +99,12 @@ inline constexpr HistogramName kEmbeddingCacheOperationDuration{
     kStoreBuckets};
 inline constexpr CounterName kEmbeddingCacheTransferredBytes{
     {"tessera_embedding_cache_transferred_bytes_total",
-     "Bytes to and from the shared store.",
+     "Bytes of records to and from the shared store. direction: read, write.",
      {"direction"}}};
+inline constexpr CounterName kEmbeddingCacheFailedWrites{
+    {"tessera_embedding_cache_failed_writes_total",
+     "Records that the shared store did not get. reason: refused, unavailable, too_large, dropped.",
+     {"reason"}}};
 inline constexpr GaugeName kEmbeddingCacheUp{
     {"tessera_embedding_cache_up", "1 while the tier answers.", {"tier"}}};
 

@@ -16,7 +16,7 @@ namespace tessera::store {
 // The rows of one picture and what is known about them. A value; shared as RecordPtr once made.
 struct EmbeddingRecord {
   EmbeddingKey key;
-  DType dtype = DType::kF16;  // kF16 or kF32
+  DType dtype = DType::kF16;  // kF16, kF32 or kI8
   int64_t rows = 0;
   int64_t width = 0;
   int64_t grid_height = 0;  // patches; 0 where there is no grid
@@ -25,8 +25,10 @@ struct EmbeddingRecord {
   std::string preprocessing;              // canonical text
   absl::Time created;                     // kept to the microsecond
   std::map<std::string, double> quality;  // scores, such as "sharpness"
-  std::vector<std::byte> data;            // [rows, width], little-endian
+  // [rows, width], little-endian; of int8 rows, then their scales (int8_rows.h).
+  std::vector<std::byte> data;
 
+  // The rows as they are stored, without scales: ToFloatRows (rows.h) gives what a device takes.
   TensorView view() const { return {dtype, {rows, width}, data.data()}; }
   // Host memory that the record takes, about.
   size_t footprint() const {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -16,6 +18,12 @@ struct RecordExpectation {
   std::optional<DType> dtype = std::nullopt;
   std::optional<int64_t> rows = std::nullopt;
   std::optional<int64_t> width = std::nullopt;
+};
+
+// A record's bytes in two pieces, so that the rows can be read into the place where they stay.
+struct RecordPieces {
+  std::string head;             // magic, header length, header; empty where it cannot be told
+  std::vector<std::byte> body;  // rows, scales, trailer; all that there is where `head` is empty
 };
 
 // Records to bytes and back (the layout is in record.proto). Pure; immutable: any thread. The
@@ -34,6 +42,15 @@ class RecordCodec {
   // INVALID_ARGUMENT with a verdict (VerdictOf).
   absl::StatusOr<EmbeddingRecord> Decode(absl::string_view bytes,
                                          const RecordExpectation& expected) const;
+  // The same for bytes that were cut after HeadBytes; the rows are not copied.
+  absl::StatusOr<EmbeddingRecord> Decode(RecordPieces pieces,
+                                         const RecordExpectation& expected) const;
+
+  // Magic and header length.
+  static constexpr size_t kPrefixBytes = 8;
+  // Where to cut `total` bytes that begin with `prefix` into pieces; 0 where they are no record.
+  // REQUIRES: prefix has the first kPrefixBytes, or all where there are fewer.
+  static size_t HeadBytes(absl::string_view prefix, size_t total);
 
  private:
   std::string mac_key_;  // empty: XXH3

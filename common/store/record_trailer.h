@@ -17,8 +17,10 @@ inline constexpr size_t kMinTrailerBytes = 9;
 // nonce. REQUIRES: mac_key is empty or has kMacKeyBytes.
 void AppendTrailer(absl::string_view mac_key, std::string& bytes);
 
-// What stands before kind and trailer, once they hold. Otherwise a refusal (record_verdict.h):
-// kBadChecksum, kBadMac, or kOtherTrailer for the kind that this reader does not take.
-absl::StatusOr<absl::string_view> CheckTrailer(absl::string_view mac_key, absl::string_view bytes);
+// For a record in two pieces, `head` then `body`: how many bytes of `body` stand before kind and
+// trailer, once they hold. Otherwise a refusal (record_verdict.h): kBadLength, kBadChecksum,
+// kBadMac, or kOtherTrailer for the kind that this reader does not take.
+absl::StatusOr<size_t> CheckTrailer(absl::string_view mac_key, absl::string_view head,
+                                    absl::string_view body);
 
 }  // namespace tessera::store

@@ -12,7 +12,7 @@ enum class RecordVerdict {
   kBadMagic,      // does not begin with TSR1
   kBadLength,     // lengths or header do not fit the bytes
   kBadChecksum,   // XXH3 differs
-  kNonfinite,     // holds NaN or infinity
+  kNonfinite,     // holds NaN or infinity, or int8 rows with such scales or the code -128
   kOtherTrailer,  // sealed in another way than this reader is configured for
   kBadMac,        // GMAC differs: another key file, or tampering
   kOtherKey,      // a record of another picture

@@ -51,21 +51,21 @@ TEST(RowsTest, RefusesWhatF16CannotHold) {
   }
 }
 
-TEST(RowsTest, CheckFiniteFindsEveryPlaceAndBitPattern) {
+TEST(RowsTest, CheckRowsFindsEveryPlaceAndBitPattern) {
   for (size_t place = 0; place < 37; ++place) {
     for (uint16_t bits : {0x7c00, 0xfc00, 0x7c01, 0xffff}) {
       std::vector<uint16_t> rows(37, base::FloatToHalf(65504));
       rows[place] = bits;
       const auto* data = reinterpret_cast<const std::byte*>(rows.data());
-      const absl::Status status = CheckFinite({data, 2 * rows.size()}, 1, DType::kF16);
+      const absl::Status status = CheckRows({data, 2 * rows.size()}, 37, 1, DType::kF16);
       EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("row ", place, ",")));
     }
   }
   const float rows[] = {std::numeric_limits<float>::max(),
                         std::numeric_limits<float>::denorm_min()};
   const auto* data = reinterpret_cast<const std::byte*>(rows);
-  EXPECT_TRUE(CheckFinite({data, sizeof(rows)}, 1, DType::kF32).ok());
-  EXPECT_TRUE(CheckFinite({}, 1, DType::kF32).ok());
+  EXPECT_TRUE(CheckRows({data, sizeof(rows)}, 2, 1, DType::kF32).ok());
+  EXPECT_TRUE(CheckRows({}, 0, 1, DType::kF32).ok());
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/support/peer.h"
+
+namespace tessera::testing {
+
+// A Redis that says what a test wants: `answer` gives the raw bytes for each command, or nullopt to
+// hang up. PING is answered with PONG where `answer` is not asked (it gets every other command).
+// `answer` runs on the connections' threads.
+class FakeRedis {
+ public:
+  using Answer = std::function<std::optional<std::string>(const std::vector<std::string>& words)>;
+
+  explicit FakeRedis(Answer answer);
+
+  int port() const { return peer_.port(); }
+  int connections() const { return peer_.connections(); }
+
+ private:
+  void Serve(int fd) const;
+
+  const Answer answer_;
+  Peer peer_;
+};
+
+}  // namespace tessera::testing
