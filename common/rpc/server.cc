@@ -64,11 +64,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   AddConnectionArguments(options, builder);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  if (options.metrics != nullptr) {
+  interceptors.push_back(MakeBadMessageInterceptor());
+  if (options.metrics != nullptr) {  // last: sees the status that the client gets
     interceptors.push_back(
         MakeCallMetricsInterceptor(*options.metrics, base::RealClock(), service_names));
   }
-  interceptors.push_back(MakeBadMessageInterceptor());
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
   server->server_ = builder.BuildAndStart();
