@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/cpu/rates.h"
 #include "kernels/create.h"
+#include "tools/distribution.h"
 
 namespace tessera::tools {
 namespace {
@@ -269,28 +270,34 @@ class Tower {
   const std::vector<int32_t> segments_ = {0, static_cast<int32_t>(kRows)};
 };
 
-// One row of the table: `units` (tokens or pictures) done by every call of `run`.
+// One row of the table: `units` (tokens or pictures) done by all parts together.
 struct Test {
   std::string model, name, unit;
   double units = 0, flops = 0, bytes = 0;  // bytes 0: bound by arithmetic
-  std::function<absl::Status()> run = nullptr;
+  int parts = 1;
+  std::function<absl::Status(int part)> run = nullptr;
 };
 
-// Every repetition of one test: its rate, and what the machine could do just before it (what else
-// runs on it slows both alike).
+// Every repetition of one test: its rate, and what the machine did meanwhile, measured before each
+// part (what else runs on it slows both alike, and changes within a second).
 struct Row {
   std::vector<double> rates, flops, bytes;
 };
 
 absl::StatusOr<Row> Time(const Test& test, int repetitions, kernels::cpu::Rates& machine) {
-  RETURN_IF_ERROR(test.run());  // warm
+  RETURN_IF_ERROR(test.run(0));  // warm
   Row row;
   for (int i = 0; i < repetitions; ++i) {
     row.flops.push_back(machine.FlopsPerSecond());
-    row.bytes.push_back(machine.BytesPerSecond());
-    const auto start = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(test.run());
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    std::vector<double> bytes;
+    std::chrono::duration<double> elapsed{0};
+    for (int part = 0; part < test.parts; ++part) {
+      bytes.push_back(machine.BytesPerSecond());
+      const auto start = std::chrono::steady_clock::now();
+      RETURN_IF_ERROR(test.run(part));
+      elapsed += std::chrono::steady_clock::now() - start;
+    }
+    row.bytes.push_back(HarmonicMean(bytes));
     row.rates.push_back(test.units / elapsed.count());
   }
   return row;
@@ -305,8 +312,9 @@ std::vector<Test> Tests(Llama& llama, Tower& tower) {
       test.flops += llama.Flops(sequences, 1, t);
       test.bytes += llama.Bytes(sequences, t);
     }
-    test.run = [&llama, sequences] {
-      for (int t = 0; t < 128; ++t) RETURN_IF_ERROR(llama.Step(sequences, 1, t));
+    test.parts = 32;
+    test.run = [&llama, sequences](int part) {
+      for (int t = 4 * part; t < 4 * part + 4; ++t) RETURN_IF_ERROR(llama.Step(sequences, 1, t));
       return absl::OkStatus();
     };
     return test;
@@ -316,11 +324,12 @@ std::vector<Test> Tests(Llama& llama, Tower& tower) {
   prefill.units = 512;
   prefill.flops = llama.Flops(1, 512, 0);
   prefill.bytes = 0;
-  prefill.run = [&llama] { return llama.Step(1, 512, 0); };
+  prefill.parts = 1;
+  prefill.run = [&llama](int) { return llama.Step(1, 512, 0); };
   Test encode{"clip 6x192 F16", "encode", "img/s"};
   encode.units = 16;  // long enough to time
   encode.flops = encode.units * tower.Flops();
-  encode.run = [&tower] {
+  encode.run = [&tower](int) {
     for (int i = 0; i < 16; ++i) RETURN_IF_ERROR(tower.Encode());
     return absl::OkStatus();
   };
@@ -351,7 +360,7 @@ void PrintTable(const std::string& backend, const std::vector<Test>& tests,
   const Measured flops = Summarize(all.flops), bytes = Summarize(all.bytes);
   out << absl::StrFormat(
       "%s\nmachine: %.1f ± %.1f GFLOP/s (fused f32 products in registers), %.1f ± %.1f GB/s "
-      "(reading 1 GiB); shares are of what it did just before each repetition\n\n",
+      "(reading 1 GiB); shares are of what it did between the parts of each repetition\n\n",
       backend, flops.mean / 1e9, flops.deviation / 1e9, bytes.mean / 1e9, bytes.deviation / 1e9);
   out << "| model           | test     |                     rate | GFLOP/s  | share |    GB/s | "
          "share |\n"

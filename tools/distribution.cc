@@ -29,4 +29,10 @@ Distribution Describe(std::vector<double> values) {
   return d;
 }
 
+double HarmonicMean(const std::vector<double>& rates) {
+  double times = 0;
+  for (const double rate : rates) times += 1 / rate;
+  return static_cast<double>(rates.size()) / times;
+}
+
 }  // namespace tessera::tools

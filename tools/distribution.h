@@ -17,4 +17,8 @@ struct Distribution {
 // Percentiles lie between neighbours linearly, as numpy's do.
 Distribution Describe(std::vector<double> values);
 
+// The rate of all of them together, where each is the rate of an equal amount of work.
+// REQUIRES: rates is not empty; each is above 0.
+double HarmonicMean(const std::vector<double>& rates);
+
 }  // namespace tessera::tools
