@@ -112,7 +112,8 @@ absl::Status RedisConnection::LogIn(absl::Time deadline) {
     if (reply.kind != RedisReply::Kind::kError) return NoAnswer("the answer to a log-in");
     // Who may not ask for a PING has been answered all the same.
     if (name == "PING" && absl::StartsWith(reply.text, "NOPERM")) continue;
-    return Refused(name, reply.text);
+    // Some servers repeat what they do not understand: of AUTH that would be the password.
+    return Refused(name, name == "AUTH" ? reply.text.substr(0, reply.text.find(' ')) : reply.text);
   }
   return buffered() == 0 ? absl::OkStatus() : NoAnswer("more than the answer");
 }
@@ -204,6 +205,8 @@ absl::StatusOr<RedisReply> RedisConnection::ParseLine(absl::string_view line) {
       out.kind =
           reply->type == REDIS_REPLY_STATUS ? RedisReply::Kind::kStatus : RedisReply::Kind::kError;
       out.text.assign(reply->str, std::min<size_t>(reply->len, kMaxErrorText));
+      // "..., with args beginning with": ours are keys and rows, not for a log.
+      out.text.resize(std::min(out.text.size(), out.text.find(", with args")));
       return out;
     case REDIS_REPLY_INTEGER:
       out.kind = RedisReply::Kind::kInteger;

@@ -123,7 +123,7 @@ void RedisPool::GiveBack(std::unique_ptr<RedisConnection> connection, uint64_t e
     idle_.push_back(std::move(connection));
     backoff_ = options_.min_backoff;
   }
-  changed_.Signal();
+  changed_.SignalAll();
 }
 
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisPool::Connect() {

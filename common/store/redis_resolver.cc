@@ -3,7 +3,6 @@
 #include <netdb.h>
 
 #include <cstring>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -49,7 +48,8 @@ struct RedisResolver::State {
   base::CondVar changed;
   bool asking ABSL_GUARDED_BY(mutex) = false;
   bool cancelled ABSL_GUARDED_BY(mutex) = false;
-  std::optional<Addresses> answer ABSL_GUARDED_BY(mutex);
+  bool answered ABSL_GUARDED_BY(mutex) = false;
+  Addresses answer ABSL_GUARDED_BY(mutex);
 };
 
 RedisResolver::RedisResolver(std::string host, uint16_t port) : state_(std::make_shared<State>()) {
@@ -70,25 +70,25 @@ Addresses RedisResolver::Resolve(absl::Duration timeout) {
   if (Addresses numeric = Ask(state.host, state.port, AI_NUMERICHOST); numeric.ok()) return numeric;
   const absl::Time deadline = base::RealClock().Now() + timeout;
   base::MutexLock lock(state.mutex);
-  if (!state.asking && !state.answer && !state.cancelled) {
+  if (!state.asking && !state.answered && !state.cancelled) {
     state.asking = true;
     std::thread([shared = state_] {
       Addresses answer = Ask(shared->host, shared->port, AI_ADDRCONFIG);
       base::MutexLock lock(shared->mutex);
       shared->asking = false;
+      shared->answered = true;
       shared->answer = std::move(answer);
       shared->changed.SignalAll();
     }).detach();
   }
-  while (!state.answer && !state.cancelled) {
+  while (!state.answered && !state.cancelled) {
     const absl::Duration left = deadline - base::RealClock().Now();
     if (left <= absl::ZeroDuration()) return Unresolved(state.host, "no answer in time");
     state.changed.WaitFor(state.mutex, left);
   }
-  if (!state.answer) return Unresolved(state.host, "cancelled");
-  Addresses answer = *std::move(state.answer);
-  state.answer.reset();
-  return answer;
+  if (!state.answered) return Unresolved(state.host, "cancelled");
+  state.answered = false;
+  return std::move(state.answer);
 }
 
 }  // namespace tessera::store

@@ -14,7 +14,7 @@
 namespace tessera::store {
 namespace {
 
-// Writes count as accepted again when none was refused for so long.
+// Commands count as taken again when none was refused for so long.
 constexpr absl::Duration kCalm = absl::Seconds(10);
 
 std::string NameOf(const EmbeddingKey& key) { return absl::StrCat("tessera:emb:v1:", key.hex()); }
@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<RedisStore>> RedisStore::Create(RedisOptions opti
 
 absl::StatusOr<std::optional<RecordPtr>> RedisStore::Get(const EmbeddingKey& key) {
   auto found = Read(key);
+  Tell(found.status(), /*write=*/false);
   if (!found.ok()) {
     const bool wrong_type = base::ReasonOf(found.status()) == "REDIS_WRONG_TYPE";
     (wrong_type ? series_.rejected : series_.errors).Increment();
@@ -146,7 +147,7 @@ absl::Status RedisStore::Put(RecordPtr record, absl::Duration) {
   } else if (!status.ok()) {
     series_.writes_unavailable.Increment();
   }
-  TellWrites(status);
+  Tell(status, /*write=*/true);
   return status;
 }
 
@@ -206,19 +207,21 @@ void RedisStore::TellRejected(const absl::Status& why) {
                          "): ", why.message(), "; further ones are only counted"));
 }
 
-void RedisStore::TellWrites(const absl::Status& status) {
+void RedisStore::Tell(const absl::Status& status, bool write) {
   const bool refused = base::ReasonOf(status) == "REDIS_REFUSED";
   if (!status.ok() && !refused) return;  // the pool tells
   {
     base::MutexLock lock(mutex_);
+    Refusals& refusals = write ? writes_ : reads_;
     const absl::Time now = base::RealClock().Now();
-    if (refused) last_refusal_ = now;
-    if (refused == writes_refused_ || (!refused && now < last_refusal_ + kCalm)) return;
-    writes_refused_ = refused;
+    if (refused) refusals.last = now;
+    if (refused == refusals.told || (!refused && now < refusals.last + kCalm)) return;
+    refusals.told = refused;
   }
-  base::Log(refused ? base::LogLevel::kWarning : base::LogLevel::kInfo,
-            refused ? absl::StrCat("embedding store: Redis refuses to write: ", status.message())
-                    : "embedding store: Redis takes records again");
+  base::Log(
+      refused ? base::LogLevel::kWarning : base::LogLevel::kInfo,
+      absl::StrCat("embedding store: Redis ", refused ? "refuses" : "no longer refuses", " to ",
+                   write ? "write" : "read", refused ? ": " : "", refused ? status.message() : ""));
 }
 
 }  // namespace tessera::store

@@ -19,8 +19,8 @@ namespace tessera::store {
 // thread.
 //
 // Whatever goes wrong is a miss: while Redis is down, at once; else within operation_timeout (and a
-// value's share, and connect_timeout where no connection is open). One log line per change of
-// state, the rest in metrics with tier="store".
+// value's share; connect_timeout where none is open; as long again where all connections are lent).
+// One log line per change of state, the rest in metrics with tier="store".
 class RedisStore final : public EmbeddingStore {
  public:
   // INVALID_ARGUMENT, reason BAD_OPTION. Does not wait for Redis: the store is down until its pool
@@ -62,7 +62,13 @@ class RedisStore final : public EmbeddingStore {
   // An error for the reply of Redis; the lease is broken where the server is of no use for now.
   absl::Status Refused(RedisPool::Lease& lease, const RedisReply& reply);
   void TellRejected(const absl::Status& why);
-  void TellWrites(const absl::Status& status);
+  // Whether one kind of command is refused, as the log knows it.
+  struct Refusals {
+    bool told = false;
+    absl::Time last = absl::InfinitePast();
+  };
+  // Takes note of how a read or a write ended.
+  void Tell(const absl::Status& status, bool write);
 
   const RedisOptions options_;
   const std::unique_ptr<RedisTls> tls_;  // null: plain
@@ -70,8 +76,8 @@ class RedisStore final : public EmbeddingStore {
   std::atomic<uint32_t> told_verdicts_ = 0;  // a bit for each RecordVerdict that was logged
 
   base::Mutex mutex_;
-  bool writes_refused_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time last_refusal_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  Refusals reads_ ABSL_GUARDED_BY(mutex_);
+  Refusals writes_ ABSL_GUARDED_BY(mutex_);
 
   const std::unique_ptr<RedisPool> pool_;  // uses what is above
 };

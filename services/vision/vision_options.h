@@ -13,7 +13,7 @@ namespace tessera::vision {
 struct VisionOptions {
   std::string model_dir;                    // a Hugging Face directory
   std::string device = "cpu";               // as kernels::CreateBackend takes it
-  DType embedding_dtype = DType::kF16;      // of stored rows: kF16 or kF32
+  DType embedding_dtype = DType::kF16;      // of stored rows: kF16, kF32, kI8
   bool quality_gate = true;                 // off: scores are kept, nothing is judged
   QualityThresholds quality_thresholds;     // of warn and refuse
   ImageLimits image_limits;                 // checked from the header

@@ -25,10 +25,11 @@ namespace {
 constexpr size_t kMaxLookups = 1024;  // waiting for a lookup thread
 
 absl::Status Validate(const VisionOptions& options) {
-  if (options.embedding_dtype != DType::kF16 && options.embedding_dtype != DType::kF32) {
+  if (options.embedding_dtype != DType::kF16 && options.embedding_dtype != DType::kF32 &&
+      options.embedding_dtype != DType::kI8) {
     return base::BadField("embedding_dtype", "BAD_OPTION",
                           absl::StrCat("embedding_dtype = ", tessera::Name(options.embedding_dtype),
-                                       "; supported: F16, F32"));
+                                       "; supported: F16, F32, I8"));
   }
   RETURN_IF_ERROR(base::CheckRange("prepare_threads", options.prepare_threads, 1, 64));
   RETURN_IF_ERROR(base::CheckRange("lookup_threads", options.lookup_threads, 1, 64));

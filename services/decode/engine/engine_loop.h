@@ -65,7 +65,8 @@ class EngineLoop {
   void Proceed(ActiveRequest& request);
   void ProceedExpelled();
   void Fetch(ActiveRequest& request);
-  absl::Status TakeRecord(ActiveRequest& request, size_t picture, store::RecordPtr record);
+  absl::Status TakeRecord(ActiveRequest& request, size_t picture,
+                          const store::EmbeddingRecord& record, store::FloatRows rows);
   void AskForRows(ActiveRequest& request);
   void EndStage(ActiveRequest& request);
   void EndExpired(absl::Time now);

@@ -103,7 +103,8 @@ void EngineLoop::On(FetchResult message) {
       request.pictures[picture].awaited = true;
       continue;
     }
-    absl::Status status = TakeRecord(request, picture, std::move(message.records[i]));
+    absl::Status status =
+        TakeRecord(request, picture, *message.records[i], std::move(message.rows[i]));
     if (!status.ok()) return End(request, status);
   }
   // Its pinned blocks may have gone meanwhile, and rows that it did not need then are needed now.
@@ -112,22 +113,20 @@ void EngineLoop::On(FetchResult message) {
 }
 
 absl::Status EngineLoop::TakeRecord(ActiveRequest& request, size_t picture,
-                                    store::RecordPtr record) {
+                                    const store::EmbeddingRecord& record, store::FloatRows rows) {
   const PromptPicture& asked = request.sequence.pictures[picture];
-  if (record->rows != asked.rows || record->width != options_.row_width) {
+  if (record.rows != asked.rows || record.width != options_.row_width) {
     return base::BadField(
         "images", "ROWS_MISMATCH",
-        absl::StrCat("record ", record->key.hex(), " has ", record->rows, " rows of ",
-                     record->width, "; the reference says ", asked.rows,
-                     " and the model takes rows of ", options_.row_width));
+        absl::StrCat("record ", record.key.hex(), " has ", record.rows, " rows of ", record.width,
+                     "; the reference says ", asked.rows, " and the model takes rows of ",
+                     options_.row_width));
   }
   PictureOutcome& outcome = request.pictures[picture].outcome;
-  outcome.bytes_moved = record->data.size();
+  outcome.bytes_moved = record.data.size();
   if (outcome.tier != RowTier::kComputed) outcome.tier = RowTier::kLocal;
-  counted_.fetched_bytes += static_cast<int64_t>(record->data.size());
-  PictureRows& rows = request.sequence.rows[picture];
-  rows.rows = record->view();
-  rows.owner = std::move(record);
+  counted_.fetched_bytes += static_cast<int64_t>(record.data.size());
+  request.sequence.rows[picture] = {rows.view, std::move(rows.owner)};
   return absl::OkStatus();
 }
 

@@ -58,6 +58,7 @@ FetchResult RowFetcher::Read(FetchJob job) {
   result.id = job.id;
   result.pictures = std::move(job.pictures);
   result.records.reserve(job.keys.size());
+  result.rows.reserve(job.keys.size());
   for (const store::EmbeddingKey& key : job.keys) {
     auto record = store_.Get(key);
     if (!record.ok()) {
@@ -66,6 +67,8 @@ FetchResult RowFetcher::Read(FetchJob job) {
     }
     const bool found = record.ok() && record->has_value();
     result.records.push_back(found ? **std::move(record) : nullptr);
+    // int8 rows are widened here: the engine's thread has other things to do.
+    result.rows.push_back(found ? store::ToFloatRows(result.records.back()) : store::FloatRows());
   }
   return result;
 }

@@ -9,6 +9,7 @@
 
 #include "common/base/mutex.h"
 #include "common/store/embedding_store.h"
+#include "common/store/rows.h"
 #include "services/decode/engine/sequence.h"
 
 namespace tessera::decode {
@@ -30,6 +31,7 @@ struct FetchResult {
   SequenceId id = 0;
   std::vector<int32_t> pictures;          // as asked
   std::vector<store::RecordPtr> records;  // null: nobody has it
+  std::vector<store::FloatRows> rows;     // of the records, as a device takes them
 };
 
 // Reads records on threads of its own, in the order in which they were asked for, so that a slow

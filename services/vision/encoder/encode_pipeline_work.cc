@@ -137,7 +137,6 @@ void EncodePipeline::CountBatch(size_t images) {
 absl::StatusOr<store::RecordPtr> EncodePipeline::StoreRows(Job& job, const Tensor& rows) {
   auto record = std::make_shared<store::EmbeddingRecord>();
   record->key = job.task.key;
-  record->dtype = options_.record_dtype;
   record->rows = rows.shape()[0];
   record->width = rows.shape()[1];
   record->grid_height = job.task.grid_height;
@@ -146,20 +145,21 @@ absl::StatusOr<store::RecordPtr> EncodePipeline::StoreRows(Job& job, const Tenso
   record->preprocessing = options_.preprocessing;
   record->created = absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now()));
   record->quality = std::move(job.prepared.scores);
-  auto data = store::RowsFromF32(rows.f32(), record->rows, record->width, record->dtype);
-  if (!data.ok()) {
+  auto stored = store::MakeRows(rows.f32(), record->rows, record->width, options_.record_dtype);
+  if (!stored.ok()) {
     // The client did nothing wrong: weights or arithmetic did.
-    return base::Error(absl::StatusCode::kInternal, "NONFINITE_ROWS", data.status().message());
+    return base::Error(absl::StatusCode::kInternal, "NONFINITE_ROWS", stored.status().message());
   }
-  record->data = *std::move(data);
+  record->dtype = stored->dtype;
+  record->data = std::move(stored->data);
   const StageTimes spent = job.log.Since(absl::InfinitePast());
-  const absl::Status stored = store_.Put(
+  const absl::Status kept = store_.Put(
       record, spent[Stage::kImageDecode] + spent[Stage::kPreprocess] + spent[Stage::kEncode]);
   job.log.Mark(Stage::kStore, clock_.Now());
   metrics_.OnRows(record->rows, job.log.Since(absl::InfinitePast()), job.prepared.quality);
-  if (!stored.ok()) {
+  if (!kept.ok()) {
     base::Log(base::LogLevel::kWarning,
-              absl::StrCat("embedding store: a record was not kept: ", stored.message()));
+              absl::StrCat("embedding store: a record was not kept: ", kept.message()));
   }
   return store::RecordPtr(std::move(record));
 }

@@ -89,6 +89,7 @@ TEST_F(RedisFaultsTest, AnsweredErrorsAreMissesOnAConnectionThatStays) {
                              : "-MISCONF Redis is configured to save\r\n";
   });
   const auto store = OpenUp(PatientOptions(UrlOf(redis.port())), metrics_);
+  ::testing::internal::CaptureStderr();
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(Find(*store, i), nullptr);
     EXPECT_EQ(base::ReasonOf(store->Put(NumberedRecord(i), absl::ZeroDuration())), "REDIS_REFUSED");
@@ -97,6 +98,26 @@ TEST_F(RedisFaultsTest, AnsweredErrorsAreMissesOnAConnectionThatStays) {
   EXPECT_EQ(FailedWrites(metrics_, "refused"), 10);
   EXPECT_EQ(redis.connections(), 1);
   EXPECT_TRUE(store->up());
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(CountOf(log, "refuses to read: NOPERM"), 1) << log;
+  EXPECT_EQ(CountOf(log, "refuses to write: MISCONF"), 1) << log;
+}
+
+TEST_F(RedisFaultsTest, AServerThatRepeatsThePasswordDoesNotBringItIntoTheLog) {
+  const FakeRedis redis([](const Words& words) -> std::optional<std::string> {
+    return absl::StrCat("-ERR unknown '", words[0], "': '", words.back(), "'\r\n");
+  });
+  ::testing::internal::CaptureStderr();
+  {
+    RedisOptions options = PatientOptions(UrlOf(redis.port()));
+    options.address.password = "hush";
+    const auto store = RedisStore::Create(options, metrics_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    while (base::ReasonOf((*store)->state()) == "REDIS_CONNECTING") std::this_thread::yield();
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(CountOf(log, "AUTH: ERR"), 1) << log;
+  EXPECT_EQ(CountOf(log, "hush"), 0) << log;
 }
 
 TEST_F(RedisFaultsTest, AServerThatCanDoNothingForNowIsLeftAloneUntilItCan) {

@@ -97,7 +97,7 @@ TEST_F(VisionRuntimeTest, AnotherRecordTypeIsAnotherKeyAndFingerprint) {
   testing::WriteTinyModel(dir.path(), {});
   const std::string bytes = base::ReadFile("models/shelf-vqa/inputs/plain.png").value();
   std::set<std::string> keys, fingerprints;
-  for (const DType dtype : {DType::kF16, DType::kF32}) {
+  for (const DType dtype : {DType::kF16, DType::kF32, DType::kI8}) {
     VisionOptions options;
     options.model_dir = dir.path();
     options.embedding_dtype = dtype;
@@ -107,8 +107,8 @@ TEST_F(VisionRuntimeTest, AnotherRecordTypeIsAnotherKeyAndFingerprint) {
     keys.insert(Encode(bytes).value().ref().key());
     fingerprints.insert(runtime_->info().fingerprint);
   }
-  EXPECT_EQ(keys.size(), 2u);
-  EXPECT_EQ(fingerprints.size(), 2u);
+  EXPECT_EQ(keys.size(), 3u);
+  EXPECT_EQ(fingerprints.size(), 3u);
 }
 
 TEST_F(VisionRuntimeTest, BadOptionsAndModelsAreRefusedByName) {
@@ -122,7 +122,7 @@ TEST_F(VisionRuntimeTest, BadOptionsAndModelsAreRefusedByName) {
     return std::string(runtime.status().message());
   };
   VisionOptions bad = good;
-  bad.embedding_dtype = DType::kI8;
+  bad.embedding_dtype = DType::kBF16;
   EXPECT_THAT(refusal(bad), HasSubstr("embedding_dtype"));
   bad = good;
   bad.prepare_threads = 0;

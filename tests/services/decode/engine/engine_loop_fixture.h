@@ -47,7 +47,11 @@ class EngineLoopTest : public ::testing::Test {
   }
 
   void Answer(const FetchJob& job, std::vector<store::RecordPtr> records) {
-    loop_->Handle(FetchResult{job.id, job.pictures, std::move(records)});
+    std::vector<store::FloatRows> rows;
+    for (const store::RecordPtr& record : records) {
+      rows.push_back(record == nullptr ? store::FloatRows() : store::ToFloatRows(record));
+    }
+    loop_->Handle(FetchResult{job.id, job.pictures, std::move(records), std::move(rows)});
   }
 
   // The store of these records answers each job that came; nothing else is found.

@@ -1,5 +1,6 @@
 #include "services/decode/engine/row_fetcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,6 +50,29 @@ TEST_F(RowFetcherTest, FoundAndMissingRecordsComeBackInTheOrderAsked) {
   EXPECT_EQ(result.records[0]->rows, 3);
   EXPECT_EQ(result.records[1], nullptr);
   EXPECT_EQ(result.records[2]->rows, 2);
+}
+
+TEST_F(RowFetcherTest, RowsComeAsADeviceTakesThem) {
+  ASSERT_TRUE(store_.Put(FakeRecord(1, 3), absl::ZeroDuration()).ok());
+  auto int8 = std::make_shared<store::EmbeddingRecord>();
+  int8->key = FakeKey(2);
+  int8->rows = 2;
+  int8->width = 3;
+  auto stored = store::MakeRows({1, -2, 127, 0, 0.5f, -0.5f}, 2, 3, DType::kI8).value();
+  ASSERT_EQ(stored.dtype, DType::kI8);
+  int8->dtype = stored.dtype;
+  int8->data = std::move(stored.data);
+  ASSERT_TRUE(store_.Put(int8, absl::ZeroDuration()).ok());
+  RowFetcher fetcher({}, store_, Collect());
+  fetcher.Fetch(Job(7, {1, 2, 3}));
+  const FetchResult result = *results_.Pop();
+  EXPECT_EQ(result.rows[0].view.data, result.records[0]->data.data());
+  EXPECT_EQ(result.rows[0].view.dtype, DType::kF16);
+  EXPECT_EQ(result.rows[1].view.dtype, DType::kF32);
+  EXPECT_THAT(
+      ToFloats(result.rows[1].view),
+      ::testing::Pointwise(::testing::FloatNear(1e-5), {1.0f, -2.0f, 127.0f, 0.0f, 0.5f, -0.5f}));
+  EXPECT_EQ(result.rows[2].view.data, nullptr);
 }
 
 TEST_F(RowFetcherTest, ASlowReadDelaysNobodyElse) {

@@ -7,12 +7,14 @@
 #include <numeric>
 
 #include "common/base/error.h"
+#include "common/store/rows.h"
 #include "tests/services/vision/encoder/pipeline_fixture.h"
 
 namespace tessera::vision {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -36,6 +38,16 @@ TEST_F(EncodePipelineTest, RowsAreHalvesByDefault) {
   ASSERT_TRUE(encoded.ok());
   EXPECT_EQ(encoded->record->dtype, DType::kF16);
   EXPECT_THAT(ToFloats(encoded->record->view()), ElementsAre(97, 0.5f));
+}
+
+TEST_F(EncodePipelineTest, RowsAreInt8WhereThatIsAsked) {
+  options_.record_dtype = DType::kI8;
+  Start();
+  const auto encoded = Submit("ab").get();
+  ASSERT_TRUE(encoded.ok()) << encoded.status();
+  EXPECT_EQ(encoded->record->dtype, DType::kI8);
+  EXPECT_THAT(ToFloats(store::ToFloatRows(encoded->record).view),
+              ElementsAre(FloatNear(97, 1e-4), FloatNear(0.5f, 97.0f / 254)));
 }
 
 TEST_F(EncodePipelineTest, EqualKeysInFlightShareOneEncode) {
