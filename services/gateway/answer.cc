@@ -40,6 +40,7 @@ void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant
     return;
   }
   parsed_ = *std::move(parsed);
+  timeline_.OnPictures(parsed_.pictures);
   stage_ = "encode";
   ResolveImages();
 }
@@ -155,8 +156,10 @@ void Answer::OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage>
 }
 
 bool Answer::OnPiece(v1::TextPiece piece) {
+  const absl::Time now = parts_.clock.Now();
+  timeline_.OnPiece(now);
   if (first_piece_ == absl::InfinitePast()) {
-    first_piece_ = parts_.clock.Now();
+    first_piece_ = now;
     stage_ = "generation";
     // Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
     for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
@@ -272,12 +275,17 @@ absl::Status Answer::Late(const absl::Status& status) const {
 }
 
 void Answer::End(const absl::Status& status, const v1::GenerateResponse& response) {
+  bool computed = false;
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;
     ended_ = true;
+    for (const ResolvedImage& image : images_) {
+      computed = computed || image.cache == v1::CACHE_TIER_COMPUTED;
+    }
   }
   LetGoOfRows();
+  timeline_.OnEnd(parts_.clock.Now(), status, stage_.load(), response, computed);
   sink_.OnEnd(absl::IsDeadlineExceeded(status) ? Late(status) : status, response);
 }
 

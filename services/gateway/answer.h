@@ -10,6 +10,7 @@
 #include "common/base/mutex.h"
 #include "common/rpc/request.h"
 #include "services/gateway/decode_client.h"
+#include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
 #include "services/gateway/validate.h"
@@ -39,10 +40,16 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
     ImageResolver& resolver;
     DecodeClient& decode;
     base::Clock& clock;
+    const GatewayMetrics& metrics;
   };
   // `sink` lives until its OnEnd has returned. `arrival`: when the request came.
-  Answer(const Parts& parts, rpc::RequestContext request, absl::Time arrival, AnswerSink& sink)
-      : parts_(parts), request_(std::move(request)), arrival_(arrival), sink_(sink) {}
+  Answer(const Parts& parts, rpc::RequestContext request, absl::Time arrival, AnswerSink& sink,
+         RequestKind kind = RequestKind::kGenerate)
+      : parts_(parts),
+        request_(std::move(request)),
+        arrival_(arrival),
+        sink_(sink),
+        timeline_(parts.metrics, kind, arrival) {}
 
   // Called once.
   void Start(const v1::GenerateRequest& request, const std::string& tenant);
@@ -82,6 +89,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   const rpc::RequestContext request_;
   const absl::Time arrival_;
   AnswerSink& sink_;
+  RequestTimeline timeline_;
   ParsedRequest parsed_;                         // written before decode starts
   std::atomic<const char*> stage_{"admission"};  // reached so far, for the error of a deadline
 

@@ -43,7 +43,7 @@ absl::StatusOr<v1::DecodeServiceGetInfoResponse> DecodeInfo(
 
 absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
     const GatewayOptions& options, std::shared_ptr<grpc::Channel> vision,
-    std::shared_ptr<grpc::Channel> decode, base::Clock& clock) {
+    std::shared_ptr<grpc::Channel> decode, base::Clock& clock, metrics::Metrics& metrics) {
   RETURN_IF_ERROR(options.Validate());
   ASSIGN_OR_RETURN(const v1::VisionServiceGetInfoResponse seen, VisionInfo(vision));
   ASSIGN_OR_RETURN(const v1::DecodeServiceGetInfoResponse read, DecodeInfo(decode));
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
         absl::StrCat("vision makes rows of ", seen.width(), " columns, decode reads rows of ",
                      read.width(), ": the two serve different models"));
   }
-  auto runtime = std::unique_ptr<GatewayRuntime>(new GatewayRuntime(options, clock));
+  auto runtime = std::unique_ptr<GatewayRuntime>(new GatewayRuntime(options, clock, metrics));
   v1::GetModelInfoResponse& info = runtime->model_info_;
   info.set_model(options.model_name);
   info.set_family(read.family());
@@ -66,9 +66,10 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
   runtime->decode_ = MakeGrpcDecodeClient(std::move(decode), clock);
   runtime->resolver_ = std::make_unique<ImageResolver>(*runtime->vision_, runtime->known_,
                                                        seen.vision_fingerprint());
-  runtime->service_ = std::make_unique<GatewayService>(
-      Answer::Parts{runtime->options_, *runtime->resolver_, *runtime->decode_, clock},
-      runtime->limit_, info);
+  runtime->service_ =
+      std::make_unique<GatewayService>(Answer::Parts{runtime->options_, *runtime->resolver_,
+                                                     *runtime->decode_, clock, runtime->metrics_},
+                                       runtime->limit_, info);
   return runtime;
 }
 

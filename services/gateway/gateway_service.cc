@@ -79,6 +79,7 @@ grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* 
   const absl::Time now = parts_.clock.Now();
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
   if (const absl::Status entered = limit_.Enter(); !entered.ok()) {
+    parts_.metrics.OnEnd(RequestKind::kGenerate, entered, "admission");
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(rpc::ToGrpc(entered));
     return reactor;
@@ -93,6 +94,7 @@ grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::GenerateSt
   const absl::Time now = parts_.clock.Now();
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
   if (const absl::Status entered = limit_.Enter(); !entered.ok()) {
+    parts_.metrics.OnEnd(RequestKind::kGenerateStream, entered, "admission");
     return new RefusedStream(entered);
   }
   return StreamReactor::Start({parts_.options, limit_, timers_, parts_.clock}, parts_, call, now,
@@ -104,10 +106,13 @@ grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
   const absl::Time now = parts_.clock.Now();
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
   const absl::Status entered = limit_.Enter();
-  if (!entered.ok()) return new RefusedUpload(entered);
-  return new UploadReactor(
-      {parts_.options, parts_.resolver, parts_.clock, uploads_, limit_, tracker_, ahead_}, call,
-      *response);
+  if (!entered.ok()) {
+    parts_.metrics.OnEnd(RequestKind::kUpload, entered, "admission");
+    return new RefusedUpload(entered);
+  }
+  return new UploadReactor({parts_.options, parts_.resolver, parts_.clock, parts_.metrics, uploads_,
+                            limit_, tracker_, ahead_},
+                           call, *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,

@@ -12,7 +12,8 @@ StreamReactor* StreamReactor::Start(const ReactorParts& parts, const Answer::Par
                                     const v1::GenerateRequest& message) {
   const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts));
   reactor->self_ = reactor;
-  auto answer = std::make_shared<Answer>(answer_parts, request, arrival, *reactor);
+  auto answer = std::make_shared<Answer>(answer_parts, request, arrival, *reactor,
+                                         RequestKind::kGenerateStream);
   {
     base::MutexLock lock(reactor->mutex_);
     reactor->answer_ = answer;

@@ -28,7 +28,7 @@ void UploadReactor::OnReadDone(bool ok) {
     return ReadNext();
   }
   if (ended_.load()) return;
-  if (rpc::WasBadMessage(message_)) return End(rpc::BadMessage());
+  if (rpc::WasBadMessage(message_)) return End(rpc::FromGrpc(rpc::BadMessage()));
   if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
   absl::StatusOr<v1::UploadImageResponse> response =
       upload_.Finish(request_, parts_.resolver, parts_.ahead, parts_.clock.Now());
@@ -55,12 +55,11 @@ void UploadReactor::ReadNext() {
   StartRead(&message_);
 }
 
-void UploadReactor::End(const absl::Status& status) { End(rpc::ToGrpc(status)); }
-
-void UploadReactor::End(const grpc::Status& status) {
+void UploadReactor::End(const absl::Status& status) {
   if (ended_.exchange(true)) return;
+  parts_.metrics.OnEnd(RequestKind::kUpload, status, "upload");
   parts_.limit.Leave();
-  Finish(status);
+  Finish(rpc::ToGrpc(status));
 }
 
 // gRPC and the alarm both let go before this goes.

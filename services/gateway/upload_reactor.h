@@ -10,6 +10,7 @@
 #include "common/rpc/request.h"
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/call_tracker.h"
+#include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
 #include "services/gateway/inflight_limit.h"
@@ -23,6 +24,7 @@ struct UploadParts {
   const GatewayOptions& options;
   ImageResolver& resolver;
   base::Clock& clock;
+  const GatewayMetrics& metrics;
   UploadBudget& budget;
   InflightLimit& limit;
   CallTracker& tracker;
@@ -45,7 +47,6 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
   void OnAlarm(bool due);
   void ReadNext();
   void End(const absl::Status& status);
-  void End(const grpc::Status& status);
   void Release();
 
   const CallTracker::Token token_;  // first: goes last

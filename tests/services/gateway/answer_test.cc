@@ -52,7 +52,7 @@ class AnswerTest : public ::testing::Test {
   }
   std::shared_ptr<Answer> Ask(std::vector<std::string> pictures) {
     auto answer = std::make_shared<Answer>(
-        Answer::Parts{options_, resolver_, decode_, clock_},
+        Answer::Parts{options_, resolver_, decode_, clock_, metrics_},
         rpc::RequestContext{
             .request_id = {}, .traceparent = {}, .deadline = clock_.Now() + absl::Minutes(1)},
         clock_.Now(), sink_);
@@ -60,6 +60,8 @@ class AnswerTest : public ::testing::Test {
     return answer;
   }
 
+  metrics::Metrics all_metrics_{"m"};
+  GatewayMetrics metrics_{all_metrics_};
   GatewayOptions options_;
   testing::FakeVisionClient vision_;
   testing::FakeDecodeClient decode_;

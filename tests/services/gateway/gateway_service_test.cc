@@ -134,6 +134,8 @@ class GatewayServiceTest : public ::testing::Test {
     return response;
   }
 
+  metrics::Metrics all_metrics_{"m"};
+  GatewayMetrics metrics_{all_metrics_};
   GatewayOptions options_;
   InstantVisionClient vision_;
   EchoDecodeClient decode_;
@@ -141,7 +143,7 @@ class GatewayServiceTest : public ::testing::Test {
   KnownImages known_{16};
   ImageResolver resolver_{vision_, known_, "f"};
   InflightLimit limit_{2};
-  GatewayService service_{{options_, resolver_, decode_, clock_}, limit_, {}};
+  GatewayService service_{{options_, resolver_, decode_, clock_, metrics_}, limit_, {}};
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::GatewayService::Stub> stub_;
 };
@@ -368,7 +370,7 @@ TEST(UploadBudgetTest, WhatIsTakenComesBack) {
 
 TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
   InflightLimit wide(64);
-  GatewayService service({options_, resolver_, decode_, clock_}, wide, {});
+  GatewayService service({options_, resolver_, decode_, clock_, metrics_}, wide, {});
   auto server = rpc::Server::Start({}, {&service}, {});
   ASSERT_TRUE(server.ok());
   const auto stub = v1::GatewayService::NewStub((*server)->InProcessChannel());

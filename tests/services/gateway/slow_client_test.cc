@@ -70,7 +70,7 @@ class SlowClientTest : public ::testing::Test {
     decode_server_ = *rpc::Server::Start({}, {&decode_}, {"tessera.v1.DecodeService"});
     decode_client_ = MakeGrpcDecodeClient(decode_server_->InProcessChannel(), clock_);
     service_ = std::make_unique<GatewayService>(
-        Answer::Parts{options_, resolver_, *decode_client_, clock_}, limit_,
+        Answer::Parts{options_, resolver_, *decode_client_, clock_, metrics_}, limit_,
         v1::GetModelInfoResponse());
     server_ = *rpc::Server::Start({.address = "127.0.0.1:0"}, {service_.get()},
                                   {"tessera.v1.GatewayService"});
@@ -115,6 +115,8 @@ class SlowClientTest : public ::testing::Test {
     }
   }
 
+  metrics::Metrics all_metrics_{"m"};
+  GatewayMetrics metrics_{all_metrics_};
   GatewayOptions options_;
   testing::FakeClock clock_;
   testing::FakeVisionClient vision_;

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/mutex.h"
+#include "common/metrics/metrics.h"
+#include "services/gateway/vision_client.h"
+#include "tessera/v1/gateway.pb.h"
+
+namespace tessera::gateway {
+
+// What a client called.
+enum class RequestKind { kGenerate, kGenerateStream, kUpload };
+
+// The gateway's series, all at 0 from the start. Any thread.
+class GatewayMetrics {
+ public:
+  // `metrics` outlives it.
+  explicit GatewayMetrics(metrics::Metrics& metrics);
+
+  // A request has ended, or was refused at the door. `stage`: where it stood, of "admission",
+  // "encode", "decode", "generation", "upload".
+  void OnEnd(RequestKind kind, const absl::Status& status, absl::string_view stage) const;
+  // Requests under way.
+  void SetInflight(int64_t requests) const { inflight_.Set(static_cast<double>(requests)); }
+
+ private:
+  friend class RequestTimeline;
+
+  // One series for each gRPC status.
+  using ByCode = std::array<std::optional<metrics::Counter>, 17>;
+  // One for each error.type of the HTTP API, "none" and "cancelled".
+  static constexpr size_t kErrorTypes = 8;
+  using Durations = std::array<std::optional<metrics::Histogram>, kErrorTypes>;
+  // One for each tier of a picture's rows.
+  using FirstToken = std::array<std::optional<metrics::Histogram>, 6>;
+
+  static ByCode RequestsOf(metrics::Metrics& metrics, RequestKind kind);
+  static Durations DurationsOf(metrics::Metrics& metrics, absl::string_view stream);
+  static FirstToken FirstTokenOf(metrics::Metrics& metrics);
+
+  const std::array<ByCode, 3> requests_;      // by kind
+  const std::array<Durations, 2> durations_;  // not streamed, streamed
+  const FirstToken first_token_;              // by tier
+  const metrics::Gauge inflight_, queued_;
+  const metrics::Histogram inter_token_, per_token_;
+  const metrics::Histogram prompt_tokens_, image_tokens_, output_tokens_, images_, image_bytes_;
+  const metrics::Counter queue_full_, quota_, too_large_, draining_, deadline_, low_quality_;
+  const metrics::Counter left_admission_, left_encode_, left_decode_, left_generation_,
+      left_upload_;
+};
+
+// One answer from arrival to end, told in order, by one call at a time; feeds GatewayMetrics, which
+// outlives it. A piece allocates nothing.
+class RequestTimeline {
+ public:
+  RequestTimeline(const GatewayMetrics& metrics, RequestKind kind, absl::Time arrival);
+  ~RequestTimeline() { LeaveQueue(); }
+  RequestTimeline(const RequestTimeline&) = delete;
+  RequestTimeline& operator=(const RequestTimeline&) = delete;
+
+  // The request is well formed.
+  void OnPictures(absl::Span<const Picture> pictures);
+  void OnPiece(absl::Time now);
+  // The only end. `response`: with its receipt where `status` is OK. `computed`: a picture was
+  // encoded for this request, which no receipt tells where the answer failed.
+  void OnEnd(absl::Time now, const absl::Status& status, absl::string_view stage,
+             const v1::GenerateResponse& response, bool computed);
+
+ private:
+  void LeaveQueue();
+
+  const GatewayMetrics& metrics_;
+  const RequestKind kind_;
+  const absl::Time arrival_;
+  bool queued_ = true;
+  bool has_pictures_ = false;
+  absl::Time first_piece_ = absl::InfinitePast();
+  absl::Time last_piece_ = absl::InfinitePast();
+};
+
+}  // namespace tessera::gateway
