@@ -77,19 +77,23 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   ASSIGN_OR_RETURN(server->decode_,
                    decode::DecodeRuntime::Create(options.decode, *server->pool_, *server->store_,
                                                  clock, *server->metrics_));
-  const rpc::ServerOptions inner = {.address = "", .max_receive_bytes = kInnerMessageBytes};
+  const rpc::ServerOptions inner = {.address = "",
+                                    .max_receive_bytes = kInnerMessageBytes,
+                                    .reflection = false,
+                                    .metrics = server->metrics_.get()};
   ASSIGN_OR_RETURN(server->vision_server_, rpc::Server::Start(inner, {server->vision_->service()},
                                                               {"tessera.v1.VisionService"}));
   ASSIGN_OR_RETURN(server->decode_server_, rpc::Server::Start(inner, {server->decode_->service()},
                                                               {"tessera.v1.DecodeService"}));
-  ASSIGN_OR_RETURN(
-      server->gateway_,
-      gateway::GatewayRuntime::Create(options.gateway, server->vision_server_->InProcessChannel(),
-                                      server->decode_server_->InProcessChannel(), clock));
+  ASSIGN_OR_RETURN(server->gateway_,
+                   gateway::GatewayRuntime::Create(
+                       options.gateway, server->vision_server_->InProcessChannel(),
+                       server->decode_server_->InProcessChannel(), clock, *server->metrics_));
   const rpc::ServerOptions outer = {
       .address = options.grpc_address,
       .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
-      .reflection = options.reflection};
+      .reflection = options.reflection,
+      .metrics = server->metrics_.get()};
   ASSIGN_OR_RETURN(server->gateway_server_, rpc::Server::Start(outer, {server->gateway_->service()},
                                                                {"tessera.v1.GatewayService"}));
   return server;
@@ -110,6 +114,7 @@ void LocalServer::Drain(absl::Duration timeout) {
 }
 
 std::string LocalServer::MetricsText() {
+  gateway_->UpdateMetrics();
   vision_->UpdateMetrics();
   decode_->UpdateMetrics();
   return metrics_->Text();
