@@ -44,8 +44,9 @@ void Peer::Run(Connection& connection) {
 
 void Peer::Reap() {
   connections_.remove_if([](Connection& connection) {
-    if (connection.ended) connection.thread.join();
-    return connection.ended.load();
+    const bool ended = connection.ended;
+    if (ended) connection.thread.join();
+    return ended;
   });
 }
 

@@ -35,6 +35,18 @@ inline RecordPtr NumberedRecord(int number, int64_t rows = 4, int64_t width = 64
   return record;
 }
 
+// One of many bytes, made at once: [rows, 4096].
+inline RecordPtr LargeRecord(int number, int64_t rows) {
+  auto record = std::make_shared<EmbeddingRecord>(*NumberedRecord(number, 1, 4096));
+  const std::vector<std::byte> row = record->data;
+  record->rows = rows;
+  record->data.clear();
+  record->data.reserve(static_cast<size_t>(rows) * row.size());
+  for (int64_t i = 0; i < rows; ++i)
+    record->data.insert(record->data.end(), row.begin(), row.end());
+  return record;
+}
+
 // Times that a slow machine does not miss; a test of one sets it short.
 inline RedisOptions PatientOptions(const std::string& url) {
   RedisOptions options;

@@ -81,7 +81,7 @@ TEST_F(RedisStoreTest, AllSeriesStandAtZeroFromTheStart) {
 TEST_F(RedisStoreTest, LargeRecordsPassWhole) {
   const RedisServer server;
   const auto store = OpenUp(PatientOptions(server.Url()), metrics_);
-  const RecordPtr record = NumberedRecord(1, 512, 4096);
+  const RecordPtr record = LargeRecord(1, 512);
   ASSERT_TRUE(store->Put(record, absl::ZeroDuration()).ok());
   EXPECT_TRUE(Same(Find(*store, 1), record));
 }
@@ -262,7 +262,7 @@ TEST_F(RedisStoreTest, AFullRedisRefusesWritesAndStaysOfUse) {
   ::testing::internal::CaptureStderr();
   int refused = 0;
   for (int i = 0; i < 50; ++i) {  // 1 MiB each
-    const absl::Status status = store->Put(NumberedRecord(i, 128, 4096), absl::ZeroDuration());
+    const absl::Status status = store->Put(LargeRecord(i, 128), absl::ZeroDuration());
     if (status.ok()) continue;
     EXPECT_EQ(base::ReasonOf(status), "REDIS_REFUSED") << status;
     ++refused;
@@ -272,19 +272,19 @@ TEST_F(RedisStoreTest, AFullRedisRefusesWritesAndStaysOfUse) {
   EXPECT_EQ(FailedWrites(metrics_, "refused"), refused);
   EXPECT_EQ(CountOf(log, "OOM"), 1) << log;
   EXPECT_TRUE(store->up());
-  EXPECT_TRUE(Same(Find(*store, 0), NumberedRecord(0, 128, 4096)));
+  EXPECT_TRUE(Same(Find(*store, 0), LargeRecord(0, 128)));
 }
 
 TEST_F(RedisStoreTest, AValueLargerThanTheWholeRedisIsRefusedAndTheOthersAreNot) {
   const RedisServer server({"--maxmemory", "20mb", "--maxmemory-policy", "allkeys-lru"});
   const auto store = OpenUp(PatientOptions(server.Url()), metrics_);
-  EXPECT_FALSE(store->Put(NumberedRecord(1000, 4096, 4096), absl::ZeroDuration()).ok());
+  EXPECT_FALSE(store->Put(LargeRecord(1000, 4096), absl::ZeroDuration()).ok());
   for (int i = 0; i < 50; ++i) {
     // Right behind the large one memory may still be moving: refused, or taken.
-    store->Put(NumberedRecord(i, 128, 4096), absl::ZeroDuration()).IgnoreError();
+    store->Put(LargeRecord(i, 128), absl::ZeroDuration()).IgnoreError();
   }
   EXPECT_TRUE(store->up());
-  EXPECT_TRUE(Same(Find(*store, 49), NumberedRecord(49, 128, 4096)));
+  EXPECT_TRUE(Same(Find(*store, 49), LargeRecord(49, 128)));
 }
 
 TEST_F(RedisStoreTest, AReplicaThatMayNotBeWrittenIsStillRead) {
