@@ -151,6 +151,9 @@ absl::Status InspectImage(const InspectOptions& options, std::ostream& out) {
 }  // namespace
 
 absl::Status Inspect(const InspectOptions& options, std::ostream& out) {
+  if (options.path.empty()) {
+    return base::BadField("path", "BAD_OPTION", "a model directory or a picture is missing");
+  }
   std::error_code error;
   if (!std::filesystem::exists(options.path, error)) {
     return base::Error(absl::StatusCode::kNotFound, "PATH_NOT_FOUND",

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/store/rows.h"
 
 namespace tessera::tools {
 namespace {
@@ -25,9 +26,9 @@ absl::StatusOr<std::string> HandleKey(const std::string& file) {
 // A store that cannot hold one record would answer no picture.
 absl::Status CheckStore(const LocalServerOptions& options, const vision::VisionInfo& vision) {
   constexpr size_t kHeaderBytes = 4096;
-  const size_t record = static_cast<size_t>(vision.rows_per_image * vision.width) *
-                            SizeOf(options.vision.embedding_dtype) +
-                        kHeaderBytes;
+  // int8 rows that would lose too much are kept in f16.
+  const DType dtype = options.vision.embedding_dtype == DType::kF32 ? DType::kF32 : DType::kF16;
+  const size_t record = store::RowBytes(dtype, vision.rows_per_image, vision.width) + kHeaderBytes;
   if (options.embedding_store_bytes >= record) return absl::OkStatus();
   return base::BadField("embedding_store_bytes", "BAD_OPTION",
                         absl::StrCat("--embedding_store_bytes is ", options.embedding_store_bytes,

@@ -15,6 +15,7 @@
 #include "tools/environment.h"
 #include "tools/flags.h"
 #include "tools/inspect.h"
+#include "tools/inspect_record.h"
 #include "tools/serve.h"
 #include "tools/usage.h"
 
@@ -28,6 +29,7 @@ struct Options {
   ServeOptions serve;
   AskOptions ask;
   InspectOptions inspect;
+  InspectRecordOptions record;
   KernelBenchOptions kernel;
   ScheduleBenchOptions schedule;
   ServeBenchOptions load;
@@ -138,6 +140,16 @@ void AddLoad(CLI::App& app, ServeBenchOptions& options) {
                   "whose peak memory is told; 0: found by its port on this machine"}});
 }
 
+void AddInspect(CLI::App& app, InspectOptions& options, InspectRecordOptions& record) {
+  app.add_option("path", options.path, "model directory or picture");
+  AddFlag(app, {"model", Value(options.model), "for a picture: count this model's rows"});
+  CLI::App& show = *app.add_subcommand("record", "show an embedding record");
+  show.add_option("file", record.path, "that holds one record");
+  AddFlags(show, {{"redis", Value(record.redis), "URL of the Redis that has it"},
+                  {"key", Value(record.key), "under which it lies there, in hex"},
+                  {"embedding_store_key_file", Value(record.key_file), "32 bytes, for a GMAC"}});
+}
+
 // CLI11 would read the variables of commands that were not called, and refuse bad ones of theirs;
 // it does not where a command has such a callback.
 void ReadOwnVariablesOnly(CLI::App& app) {
@@ -152,10 +164,8 @@ void AddCommands(CLI::App& app, Options& options) {
   AddServe(*app.add_subcommand("serve", "run gateway, vision and decode in one process"),
            options.serve);
   AddAsk(*app.add_subcommand("ask", "ask a question about pictures"), options.ask);
-  CLI::App* inspect = app.add_subcommand("inspect", "show a model directory or a picture");
-  inspect->add_option("path", options.inspect.path, "model directory or picture")->required();
-  AddFlag(*inspect,
-          {"model", Value(options.inspect.model), "for a picture: count this model's rows"});
+  AddInspect(*app.add_subcommand("inspect", "show a model directory, a picture or a record"),
+             options.inspect, options.record);
   CLI::App* bench = app.add_subcommand("bench", "measure");
   bench->require_subcommand(1);
   AddFlags(*bench->add_subcommand("kernel", "kernels beside the machine's measured rates"),
@@ -180,7 +190,11 @@ int Run(CLI::App& app, Options& options) {
     options.ask.has_top_logprobs = command.get_option("--top_logprobs")->count() > 0;
     return Report(Ask(options.ask, std::cin, std::cout));
   }
-  if (command.get_name() == "inspect") return Report(Inspect(options.inspect, std::cout));
+  if (command.get_name() == "inspect") {
+    const bool record = !command.get_subcommands().empty();
+    return Report(record ? InspectRecord(options.record, std::cout)
+                         : Inspect(options.inspect, std::cout));
+  }
   const std::string bench = command.get_subcommands().front()->get_name();
   if (bench == "serve") return Report(RunServeBench(options.load, std::cout, std::cerr));
   if (bench == "schedule") {

@@ -21,9 +21,8 @@ constexpr int kReportSeconds = 10;
 constexpr int kMaxSide = 1'000'000;
 constexpr int64_t kMaxPixels = 1'000'000'000'000;
 
-// f16 or f32.
-FlagValue FloatType(DType& target) {
-  return OneOf<DType>(target, {{"f16", DType::kF16}, {"f32", DType::kF32}});
+FlagValue RowType(DType& target) {
+  return OneOf<DType>(target, {{"f16", DType::kF16}, {"int8", DType::kI8}, {"f32", DType::kF32}});
 }
 
 // A limit of the picture's quality; NaN would never refuse.
@@ -36,7 +35,8 @@ std::vector<Flag> VisionFlags(ServeOptions& options) {
   vision::ImageLimits& limits = vision.image_limits;
   return {
       {"vision_device", ValueOrEmpty(options.vision_device), "of the vision service [--device]"},
-      {"embedding_dtype", FloatType(vision.embedding_dtype), "dtype of stored rows: f16 or f32"},
+      {"embedding_dtype", RowType(vision.embedding_dtype),
+       "dtype of stored rows: f16, int8 (f16 where a row would lose over 1 %) or f32"},
       {"quality_gate", OnOff(vision.quality_gate), "on: bad pictures are warned of or refused"},
       {"quality_refuse_sharpness", Limit(refuse.blur_sharpness), "refuse below (blur)"},
       {"quality_refuse_exposure", Limit(refuse.darker_than), "refuse below (dark)"},

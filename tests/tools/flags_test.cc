@@ -118,6 +118,8 @@ TEST(FlagsTest, FlagsReachTheServices) {
   EXPECT_EQ(options.server.vision.device, "reference");
   EXPECT_EQ(options.server.decode.kv_cache_dtype, DType::kF32);
   EXPECT_EQ(options.server.vision.embedding_dtype, DType::kF32);
+  app.parse("--embedding_dtype int8");
+  EXPECT_EQ(options.server.vision.embedding_dtype, DType::kI8);
   EXPECT_FALSE(options.server.vision.quality_gate);
   EXPECT_EQ(options.server.gateway.max_image_bytes, 1u << 20);
   EXPECT_EQ(options.server.vision.image_limits.max_bytes, 1u << 20);
