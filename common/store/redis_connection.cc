@@ -146,9 +146,10 @@ absl::StatusOr<RedisReply> RedisConnection::Get(absl::string_view key) {
   return reply;
 }
 
-absl::StatusOr<RedisReply> RedisConnection::Command(absl::Span<const absl::string_view> words) {
+absl::StatusOr<RedisReply> RedisConnection::Command(absl::Span<const absl::string_view> words,
+                                                    absl::Duration patience) {
   const std::string command = Format(words);
-  const absl::Time deadline = DeadlineFor(base::RealClock().Now(), command.size());
+  const absl::Time deadline = DeadlineFor(base::RealClock().Now() + patience, command.size());
   RETURN_IF_ERROR(socket_->Write(command, deadline));
   ASSIGN_OR_RETURN(RedisReply reply, Reply(deadline));
   if (buffered() != 0) return NoAnswer("more than the answer");

@@ -47,8 +47,10 @@ class RedisConnection {
   // GET. DATA_LOSS, reason REDIS_PROTOCOL: what came is no answer, or a value beyond the limit.
   // RedisSocket's errors.
   absl::StatusOr<RedisReply> Get(absl::string_view key);
-  // Any command that is not answered with a value. Has the more time the more is sent.
-  absl::StatusOr<RedisReply> Command(absl::Span<const absl::string_view> words);
+  // Any command that is not answered with a value. Has the more time the more is sent, and
+  // `patience` beside it.
+  absl::StatusOr<RedisReply> Command(absl::Span<const absl::string_view> words,
+                                     absl::Duration patience = absl::ZeroDuration());
 
  private:
   struct ReaderFree {

@@ -189,7 +189,8 @@ void RedisPool::TryToConnect() {
 void RedisPool::Ping() {
   absl::StatusOr<Lease> lease = Take(Now());
   if (!lease.ok()) return;  // in use, hence watched; or lost, and said so
-  const absl::StatusOr<RedisReply> reply = (*lease)->Command({"PING"});
+  // It may have to wait for the large answers of others.
+  const absl::StatusOr<RedisReply> reply = (*lease)->Command({"PING"}, options_.connect_timeout);
   if (!reply.ok()) {
     lease->Broken(reply.status(), /*down=*/true);
   } else if (reply->MeansDown()) {

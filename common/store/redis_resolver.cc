@@ -73,7 +73,7 @@ Addresses RedisResolver::Resolve(absl::Duration timeout) {
   if (!state.asking && !state.answered && !state.cancelled) {
     state.asking = true;
     std::thread([shared = state_] {
-      Addresses answer = Ask(shared->host, shared->port, AI_ADDRCONFIG);
+      Addresses answer = Ask(shared->host, shared->port, 0);
       base::MutexLock lock(shared->mutex);
       shared->asking = false;
       shared->answered = true;

@@ -75,10 +75,12 @@ TEST_F(RedisFaultsTest, WhatIsNoAnswerIsAMissAndTheNextOneIsRight) {
     options.operation_timeout = absl::Milliseconds(100);  // for those that never end
     const auto store = OpenUp(options, metrics_);
     EXPECT_EQ(Find(*store, 1), nullptr) << reply.substr(0, 40);
-    for (RecordPtr next = nullptr; next == nullptr; next = Find(*store, 1)) {
+    RecordPtr next;
+    while (next == nullptr) {  // the machine may be slow
       ASSERT_TRUE(store->WaitUntilUp(kLong));
+      next = Find(*store, 1);
     }
-    EXPECT_TRUE(Same(Find(*store, 1), NumberedRecord(1))) << reply.substr(0, 40);
+    EXPECT_TRUE(Same(next, NumberedRecord(1))) << reply.substr(0, 40);
   }
   EXPECT_GE(Lookups(metrics_, "error"), std::size(nonsense));
 }
@@ -113,7 +115,7 @@ TEST_F(RedisFaultsTest, AServerThatRepeatsThePasswordDoesNotBringItIntoTheLog) {
     options.address.password = "hush";
     const auto store = RedisStore::Create(options, metrics_);
     ASSERT_TRUE(store.ok()) << store.status();
-    while (base::ReasonOf((*store)->state()) == "REDIS_CONNECTING") std::this_thread::yield();
+    AwaitFirstTry(**store);
   }
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(CountOf(log, "AUTH: ERR"), 1) << log;
@@ -130,13 +132,19 @@ TEST_F(RedisFaultsTest, AServerThatCanDoNothingForNowIsLeftAloneUntilItCan) {
       return gets++ == 0 ? error : Bulk(good_);
     });
     RedisOptions options = PatientOptions(UrlOf(redis.port()));
-    options.min_backoff = options.max_backoff = absl::Seconds(1);
+    {
+      options.min_backoff = options.max_backoff = absl::Hours(1);
+      const auto store = OpenUp(options, metrics_);
+      EXPECT_EQ(Find(*store, 1), nullptr);
+      EXPECT_FALSE(store->up()) << error;
+      EXPECT_EQ(UpGauge(metrics_), 0);
+      EXPECT_EQ(Find(*store, 1), nullptr);
+      EXPECT_EQ(gets, 1) << error;  // nobody was asked the second time
+    }
+    gets = 0;
+    options.min_backoff = options.max_backoff = absl::Milliseconds(1);
     const auto store = OpenUp(options, metrics_);
     EXPECT_EQ(Find(*store, 1), nullptr);
-    EXPECT_FALSE(store->up()) << error;
-    EXPECT_EQ(UpGauge(metrics_), 0);
-    EXPECT_EQ(Find(*store, 1), nullptr);
-    EXPECT_EQ(gets, 1) << error;  // nobody was asked the second time
     ASSERT_TRUE(store->WaitUntilUp(kLong));
     EXPECT_TRUE(Same(Find(*store, 1), NumberedRecord(1)));
   }

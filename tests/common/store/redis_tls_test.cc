@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <thread>
 
 #include "common/base/error.h"
 #include "tests/common/store/redis_fixture.h"
@@ -70,7 +69,7 @@ class RedisTlsTest : public ::testing::Test {
     metrics::Metrics metrics("m");
     auto store = RedisStore::Create(options, metrics);
     EXPECT_TRUE(store.ok()) << store.status();
-    while (base::ReasonOf((*store)->state()) == "REDIS_CONNECTING") std::this_thread::yield();
+    AwaitFirstTry(**store);
     why_ = std::string((*store)->state().message());
     return (*store)->up() &&
            (*store)->Put(NumberedRecord(1, 256, 1024), absl::ZeroDuration()).ok() &&
