@@ -116,6 +116,7 @@ absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out) {
   }
   ApplyServiceFlags(options.serve);
   options.serve.server.grpc_address.clear();
+  options.serve.server.ops_address.clear();
   options.serve.server.reflection = false;
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server,
                    LocalServer::Start(options.serve.server));

@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/store/rows.h"
+#include "tools/version.h"
 
 namespace tessera::tools {
 namespace {
@@ -40,9 +41,7 @@ std::string NameOf(const std::string& model_dir) {
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptions options) {
+absl::Status CheckOptions(const LocalServerOptions& options) {
   if (options.model_dir.empty() || !std::filesystem::is_directory(options.model_dir)) {
     return base::BadField("model", "MODEL_NOT_FOUND",
                           absl::StrCat("--model \"", options.model_dir,
@@ -58,51 +57,67 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   if (options.threads < 0 || options.threads > 1024) {
     return base::BadField("threads", "BAD_OPTION", "--threads must be from 0 to 1024");
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptions options) {
+  RETURN_IF_ERROR(CheckOptions(options));
   if (options.model_name.empty()) options.model_name = NameOf(options.model_dir);
   options.vision.model_dir = options.decode.model_dir = options.model_dir;
   options.gateway.model_name = options.model_name;
   ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.image_handle_key_file));
   RETURN_IF_ERROR(options.gateway.Validate());
 
-  base::Clock& clock = base::RealClock();
   auto server = std::unique_ptr<LocalServer>(new LocalServer());
   server->metrics_ = std::make_unique<metrics::Metrics>(options.model_name);
-  server->pool_ = std::make_unique<base::ComputePool>(
+  server->state_ =
+      std::make_unique<ops::ServerState>(*server->metrics_, base::RealClock(), kVersion);
+  if (!options.ops_address.empty()) {
+    RETURN_IF_ERROR(server->ListenForOperations(options.ops_address));
+  }
+  RETURN_IF_ERROR(server->Load(options));
+  server->TellModel();
+  server->state_->SetLoaded();
+  return server;
+}
+
+absl::Status LocalServer::Load(const LocalServerOptions& options) {
+  base::Clock& clock = base::RealClock();
+  pool_ = std::make_unique<base::ComputePool>(
       options.threads > 0 ? options.threads : base::ComputePool::AvailableCpus());
-  server->store_ =
-      std::make_unique<store::MemoryStore>(options.embedding_store_bytes, *server->metrics_);
-  ASSIGN_OR_RETURN(server->vision_,
-                   vision::VisionRuntime::Create(options.vision, *server->pool_, *server->store_,
-                                                 clock, *server->metrics_));
-  RETURN_IF_ERROR(CheckStore(options, server->vision_->info()));
-  ASSIGN_OR_RETURN(server->decode_,
-                   decode::DecodeRuntime::Create(options.decode, *server->pool_, *server->store_,
-                                                 clock, *server->metrics_));
+  store_ = std::make_unique<store::MemoryStore>(options.embedding_store_bytes, *metrics_);
+  ASSIGN_OR_RETURN(
+      vision_, vision::VisionRuntime::Create(options.vision, *pool_, *store_, clock, *metrics_));
+  RETURN_IF_ERROR(CheckStore(options, vision_->info()));
+  ASSIGN_OR_RETURN(
+      decode_, decode::DecodeRuntime::Create(options.decode, *pool_, *store_, clock, *metrics_));
   const rpc::ServerOptions inner = {.address = "",
                                     .max_receive_bytes = kInnerMessageBytes,
                                     .reflection = false,
-                                    .metrics = server->metrics_.get()};
-  ASSIGN_OR_RETURN(server->vision_server_, rpc::Server::Start(inner, {server->vision_->service()},
-                                                              {"tessera.v1.VisionService"}));
-  ASSIGN_OR_RETURN(server->decode_server_, rpc::Server::Start(inner, {server->decode_->service()},
-                                                              {"tessera.v1.DecodeService"}));
-  ASSIGN_OR_RETURN(server->gateway_,
-                   gateway::GatewayRuntime::Create(
-                       options.gateway, server->vision_server_->InProcessChannel(),
-                       server->decode_server_->InProcessChannel(), clock, *server->metrics_));
+                                    .metrics = metrics_.get()};
+  ASSIGN_OR_RETURN(vision_server_,
+                   rpc::Server::Start(inner, {vision_->service()}, {"tessera.v1.VisionService"}));
+  ASSIGN_OR_RETURN(decode_server_,
+                   rpc::Server::Start(inner, {decode_->service()}, {"tessera.v1.DecodeService"}));
+  ASSIGN_OR_RETURN(gateway_, gateway::GatewayRuntime::Create(
+                                 options.gateway, vision_server_->InProcessChannel(),
+                                 decode_server_->InProcessChannel(), clock, *metrics_));
   const rpc::ServerOptions outer = {
       .address = options.grpc_address,
       .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
       .reflection = options.reflection,
-      .metrics = server->metrics_.get()};
-  ASSIGN_OR_RETURN(server->gateway_server_, rpc::Server::Start(outer, {server->gateway_->service()},
-                                                               {"tessera.v1.GatewayService"}));
-  return server;
+      .metrics = metrics_.get()};
+  ASSIGN_OR_RETURN(gateway_server_,
+                   rpc::Server::Start(outer, {gateway_->service()}, {"tessera.v1.GatewayService"}));
+  return absl::OkStatus();
 }
 
 void LocalServer::Drain(absl::Duration timeout) {
   if (gateway_server_ != nullptr && !drained_) {
     drained_ = true;
+    state_->SetDraining();
     const absl::Time deadline = base::RealClock().Now() + timeout;
     gateway_server_->SetReady(false);
     gateway_->Drain(timeout);
@@ -112,13 +127,6 @@ void LocalServer::Drain(absl::Duration timeout) {
   }
   if (vision_server_ != nullptr) vision_server_->Shutdown(absl::Seconds(1));
   if (decode_server_ != nullptr) decode_server_->Shutdown(absl::Seconds(1));
-}
-
-std::string LocalServer::MetricsText() {
-  gateway_->UpdateMetrics();
-  vision_->UpdateMetrics();
-  decode_->UpdateMetrics();
-  return metrics_->Text();
 }
 
 LocalServer::~LocalServer() { Drain(absl::ZeroDuration()); }

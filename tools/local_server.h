@@ -6,7 +6,12 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
+#include "common/base/json.h"
+#include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
+#include "common/ops/ops_server.h"
+#include "common/ops/server_state.h"
+#include "common/ops/watchdog.h"
 #include "common/rpc/server.h"
 #include "common/store/memory_store.h"
 #include "services/decode/decode_runtime.h"
@@ -19,6 +24,7 @@ struct LocalServerOptions {
   std::string model_dir;
   std::string model_name;                    // empty: the directory's name
   std::string grpc_address;                  // empty: no port, in-process channel only
+  std::string ops_address;                   // of the operations port; empty: none
   int threads = 0;                           // of the compute pool; 0: what the machine grants
   size_t embedding_store_bytes = 24u << 20;  // rows kept in memory
   bool reflection = true;
@@ -39,11 +45,13 @@ class LocalServer {
   // To the gateway, without a socket.
   std::shared_ptr<grpc::Channel> Channel() { return gateway_server_->InProcessChannel(); }
   int port() const { return gateway_server_->port(); }
+  // 0: none.
+  int ops_port() const { return ops_server_ ? ops_server_->port() : 0; }
   const v1::GetModelInfoResponse& model_info() const { return gateway_->model_info(); }
   const vision::VisionRuntime& vision() const { return *vision_; }
   const decode::DecodeRuntime& decode() const { return *decode_; }
   const store::MemoryStore& store() const { return *store_; }
-  // All series of the process, in Prometheus' text form. One thread at a time.
+  // All series of the process, in Prometheus' text form. Any thread.
   std::string MetricsText();
   int threads() const { return pool_->threads(); }
 
@@ -53,10 +61,18 @@ class LocalServer {
 
  private:
   LocalServer() = default;
+  absl::Status Load(const LocalServerOptions& options);
+  absl::Status ListenForOperations(const std::string& address);
+  absl::Status EngineAlive();
+  absl::Status EncoderAlive();
+  base::Json ServerJson();
+  void TellModel();
 
   bool drained_ = false;
+  base::Mutex metrics_mutex_;  // of who updates what metrics_ holds
   // In the order of birth; what is below uses what is above.
   std::unique_ptr<metrics::Metrics> metrics_;
+  std::unique_ptr<ops::ServerState> state_;
   std::unique_ptr<base::ComputePool> pool_;
   std::unique_ptr<store::MemoryStore> store_;
   std::unique_ptr<vision::VisionRuntime> vision_;
@@ -65,6 +81,8 @@ class LocalServer {
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<gateway::GatewayRuntime> gateway_;
   std::unique_ptr<rpc::Server> gateway_server_;
+  std::unique_ptr<ops::Watchdog> engine_watchdog_, encoder_watchdog_;
+  std::unique_ptr<ops::OpsServer> ops_server_;
 };
 
 }  // namespace tessera::tools

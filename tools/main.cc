@@ -18,6 +18,7 @@
 #include "tools/inspect_record.h"
 #include "tools/serve.h"
 #include "tools/usage.h"
+#include "tools/version.h"
 
 namespace tessera::tools {
 namespace {
@@ -59,10 +60,13 @@ std::vector<std::string> ChangedFlags(const CLI::App& app) {
 
 void AddServe(CLI::App& app, ServeOptions& options) {
   options.server.grpc_address = "127.0.0.1:9000";
+  options.server.ops_address = "127.0.0.1:9464";
   AddFlag(app, {"model", Value(options.server.model_dir), "model directory"})->required();
   AddFlags(
       app,
       {{"grpc_address", Value(options.server.grpc_address), "host:port, port 0 takes a free one"},
+       {"ops_address", ValueOrEmpty(options.server.ops_address),
+        "host:port of /metrics, /healthz and /readyz; port 0 takes a free one, empty: none"},
        {"reflection", Value(options.server.reflection), "gRPC reflection"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
   AddServiceFlags(app, options);
@@ -206,7 +210,7 @@ int Run(CLI::App& app, Options& options) {
 int Main(int argc, char** argv) {
   CLI::App app("Tessera answers questions about pictures.", "tessera");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tessera 0.1.0");
+  app.set_version_flag("--version", std::string("tessera ") + kVersion);
   Options options;
   options.serve.program = argv[0];
   AddCommands(app, options);

@@ -108,6 +108,11 @@ std::vector<Flag> CommonFlags(ServeOptions& options) {
   };
 }
 
+// The address that was asked for, with the port that it became.
+std::string WithPort(const std::string& address, int port) {
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
 void PrintReport(const LocalServer& server, const ServeOptions& options,
                  const std::vector<std::string>& changed_flags, std::ostream& out) {
   const vision::VisionInfo& seen = server.vision().info();
@@ -124,10 +129,12 @@ void PrintReport(const LocalServer& server, const ServeOptions& options,
       << ", KV " << base::BytesText(read.memory.kv_cache) << "\n";
   out << absl::StrFormat("  KV cache: %d tokens, %.2f requests of 4096\n", read.kv_cache_tokens,
                          read.kv_cache_requests);
-  const std::string host =
-      options.server.grpc_address.substr(0, options.server.grpc_address.rfind(':'));
-  const std::string address = absl::StrCat(host, ":", server.port());
+  const std::string address = WithPort(options.server.grpc_address, server.port());
   out << "  gRPC            " << address << "\n";
+  if (server.ops_port() != 0) {
+    out << "  operations      " << WithPort(options.server.ops_address, server.ops_port())
+        << " (/metrics /healthz /readyz /debug/state)\n";
+  }
   const std::string model_dir = options.server.model_dir;
   out << "  try             " << options.program << " ask --address " << address << " --image "
       << model_dir << "/demo/shelf1.jpg --receipt \"What is the price on row 2?\"\n";

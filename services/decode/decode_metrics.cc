@@ -67,6 +67,16 @@ void DecodeMetrics::SetCache(const CacheShape& shape) {
       .Set(1);
 }
 
+void DecodeMetrics::SetMemory(absl::string_view device, const kernels::MemoryUse& memory) {
+  const auto add = [&](const char* kind, size_t bytes) {
+    metrics_.GetGauge(metrics::kDeviceMemory, {device, kind}).Add(static_cast<double>(bytes));
+  };
+  add("weights", memory.weights);
+  add("kv_cache", memory.kv_cache);
+  add("workspace", memory.buffers);
+  add("other", 0);
+}
+
 void DecodeMetrics::OnStep(const StepReport& step) const {
   const Phase& phase = step.decode_tokens == 0   ? prefill_step_
                        : step.prompt_tokens == 0 ? decode_step_

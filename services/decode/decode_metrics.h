@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/metrics/metrics.h"
+#include "kernels/backend.h"
 #include "services/decode/engine/engine_observer.h"
 #include "services/decode/engine/engine_stats.h"
 
@@ -26,6 +27,8 @@ class DecodeMetrics {
   // `metrics` outlives it.
   explicit DecodeMetrics(metrics::Metrics& metrics);
   void SetCache(const CacheShape& shape);
+  // What this service holds on `device` ("cpu", "cuda:0"), beside what others of the process do.
+  void SetMemory(absl::string_view device, const kernels::MemoryUse& memory);
 
   // Brings gauges to what `now` says and adds to counters what has come since the last Update.
   void Update(const EngineStats& now);

@@ -227,6 +227,7 @@ absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const Decod
   RETURN_IF_ERROR(parts->LoadModel(options, pool));
   RETURN_IF_ERROR(parts->MakeCache(options));
   parts->Describe();
+  parts->metrics.SetMemory(options.device, parts->info.memory);
   parts->metrics.SetCache(
       {options.block_size, parts->info.kv_cache_blocks, KvTypeName(options.kv_cache_dtype)});
   parts->Start(options, store, clock);
@@ -239,6 +240,7 @@ DecodeRuntime::~DecodeRuntime() = default;
 grpc::Service* DecodeRuntime::service() { return parts_->service.get(); }
 const DecodeInfo& DecodeRuntime::info() const { return parts_->info; }
 EngineStats DecodeRuntime::stats() const { return parts_->engine->stats(); }
+EngineProgress DecodeRuntime::progress() const { return parts_->engine->progress(); }
 absl::Status DecodeRuntime::health() const { return parts_->engine->health(); }
 void DecodeRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
 bool DecodeRuntime::Drain(absl::Time deadline) { return parts_->engine->Drain(deadline); }

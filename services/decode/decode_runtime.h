@@ -52,6 +52,8 @@ class DecodeRuntime {
 
   // What the engine has done. Any thread.
   EngineStats stats() const;
+  // Whether the engine gets on. Any thread.
+  EngineProgress progress() const;
   // Not OK once the device has failed. Any thread.
   absl::Status health() const;
   // Brings the totals and gauges up to date. One thread at a time.

@@ -28,7 +28,8 @@ metrics::Histogram StageOf(metrics::Metrics& metrics, absl::string_view stage) {
 }  // namespace
 
 VisionMetrics::VisionMetrics(metrics::Metrics& metrics)
-    : computed_(Outcome(metrics, "computed")),
+    : metrics_(metrics),
+      computed_(Outcome(metrics, "computed")),
       known_(Outcome(metrics, "known")),
       invalid_(Outcome(metrics, "invalid")),
       low_quality_(Outcome(metrics, "low_quality")),
@@ -48,6 +49,16 @@ VisionMetrics::VisionMetrics(metrics::Metrics& metrics)
       store_(StageOf(metrics, "store")),
       passed_(metrics.GetCounter(metrics::kVisionQuality, {Name(Verdict::kPass), "none"})),
       faults_{FaultsOf(metrics, Verdict::kWarn), FaultsOf(metrics, Verdict::kRefuse)} {}
+
+void VisionMetrics::SetMemory(absl::string_view device, const kernels::MemoryUse& memory) const {
+  const auto add = [&](const char* kind, size_t bytes) {
+    metrics_.GetGauge(metrics::kDeviceMemory, {device, kind}).Add(static_cast<double>(bytes));
+  };
+  add("weights", memory.weights);
+  add("kv_cache", memory.kv_cache);
+  add("workspace", memory.buffers);
+  add("other", 0);
+}
 
 void VisionMetrics::OnAnswer(const absl::Status& status, bool known) const {
   switch (status.code()) {

@@ -7,7 +7,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "common/metrics/metrics.h"
+#include "kernels/backend.h"
 #include "services/vision/encoder/stage_times.h"
 #include "services/vision/image/quality.h"
 
@@ -27,6 +29,10 @@ class VisionMetrics {
   // `metrics` outlives it.
   explicit VisionMetrics(metrics::Metrics& metrics);
 
+  // What this service holds on `device` ("cpu", "cuda:0"), beside what others of the process do.
+  // Once, at the start.
+  void SetMemory(absl::string_view device, const kernels::MemoryUse& memory) const;
+
   // A call about a picture has its answer; `known`: the record was there.
   void OnAnswer(const absl::Status& status, bool known) const;
   void OnVerdict(const QualityVerdict& verdict) const;
@@ -40,6 +46,7 @@ class VisionMetrics {
   }
 
  private:
+  metrics::Metrics& metrics_;
   const metrics::Counter computed_, known_, invalid_, low_quality_, refused_, cancelled_, failed_;
   const metrics::Counter batches_, rows_produced_, rows_kept_;
   const metrics::Histogram batch_images_;

@@ -135,6 +135,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   info.width = config.tower.width();
   info.device = backend->name();
   info.memory = backend->memory();
+  metrics.SetMemory(options.device, info.memory);
 
   PipelineOptions pipeline_options;
   pipeline_options.prepare_threads = options.prepare_threads;

@@ -10,6 +10,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TESSERA_BINARY"]
 MODEL = ROOT / "models" / "shelf-vqa"
+# Every server of these tests takes a free port for its operations, whoever starts it.
+os.environ["TESSERA_OPS_ADDRESS"] = "127.0.0.1:0"
 
 
 def generate_stubs():
@@ -36,7 +38,9 @@ class Server:
             [BINARY, "serve", "--model", str(model), "--grpc_address", "127.0.0.1:0", *flags],
             stdout=self.log, stderr=subprocess.STDOUT)
         try:
-            self.address = self._await_ready()
+            self._await_ready()
+            self.address = self._told("gRPC")
+            self.ops_address = self._told("operations")
         except BaseException:
             self.__exit__()
             raise
@@ -46,11 +50,15 @@ class Server:
         for _ in range(6000):
             text = pathlib.Path(self.log.name).read_text()
             if "\nready" in text:
-                return next(l.split()[1] for l in text.splitlines() if l.split()[:1] == ["gRPC"])
+                return
             if self.process.poll() is not None:
                 raise RuntimeError(f"serve ended with {self.process.returncode}:\n{text}")
             time.sleep(0.05)
         raise RuntimeError(f"serve is not ready:\n{text}")
+
+    def _told(self, what):
+        """The address that the start-up report gives for it."""
+        return next((l.split()[1] for l in self.text().splitlines() if l.split()[:1] == [what]), None)
 
     def text(self):
         return pathlib.Path(self.log.name).read_text()

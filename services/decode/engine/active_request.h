@@ -47,6 +47,11 @@ struct ActiveRequest {
   absl::Time paused_since = absl::InfiniteFuture();
 
   int32_t image_tokens() const;
+  // No step can compute it now: it waits for its rows or for its reader.
+  bool outside() const {
+    return stage == Stage::kFetch || stage == Stage::kRows ||
+           paused_since != absl::InfiniteFuture();
+  }
   bool stepped() const { return first_step != absl::InfinitePast(); }
   // When it is ended for taking too long.
   absl::Time Expiry(absl::Duration slow_client_timeout) const {

@@ -123,6 +123,12 @@ bool Engine::Drain(absl::Time deadline) {
   return false;
 }
 
+EngineProgress Engine::progress() const {
+  const EngineStats stats = loop_.stats();
+  base::MutexLock lock(mutex_);
+  return {requests_ > stats.outside, stats.steps};
+}
+
 absl::Status Engine::TakePlace(Priority priority) {
   base::MutexLock lock(mutex_);
   if (draining_) return Draining();

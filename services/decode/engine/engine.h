@@ -50,6 +50,8 @@ class Engine {
   bool Drain(absl::Time deadline);
 
   EngineStats stats() const { return loop_.stats(); }
+  // Sees questions that a stuck engine has not seen yet.
+  EngineProgress progress() const;
   // Not OK once the device has failed.
   absl::Status health() const { return loop_.health(); }
   // Most tokens that prompt and answer together may have.
@@ -72,7 +74,7 @@ class Engine {
   std::unique_ptr<RowFetcher> fetcher_;
   std::atomic<SequenceId> next_id_{1};
 
-  base::Mutex mutex_;
+  mutable base::Mutex mutex_;
   base::CondVar none_left_;
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;

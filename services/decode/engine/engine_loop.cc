@@ -256,6 +256,10 @@ void EngineLoop::UpdateNextDeadline() {
 void EngineLoop::Publish() {
   counted_.running = scheduler_.running();
   counted_.waiting = static_cast<int64_t>(requests_.size()) - scheduler_.running();
+  counted_.outside = 0;
+  for (const auto& [id, request] : requests_) {
+    if (request->outside() && !request->sequence.ahead()) counted_.outside += 1;
+  }
   counted_.blocks_used = pool_.used() - pool_.idle();
   counted_.blocks_cached = pool_.idle();
   counted_.blocks_total = pool_.total();

@@ -9,6 +9,7 @@ struct EngineStats {
   // Now.
   int64_t running = 0;        // sequences in the batch
   int64_t waiting = 0;        // accepted, not in the batch: for room, or for rows
+  int64_t outside = 0;        // questions that no step can compute: they wait for rows or a reader
   int64_t blocks_used = 0;    // KV blocks of requests
   int64_t blocks_cached = 0;  // KV blocks that only the prefix cache holds
   int64_t blocks_total = 0;
@@ -29,6 +30,12 @@ struct EngineStats {
   int64_t prefix_evicted = 0;
   int64_t ahead_used = 0;  // computed ahead, then found by a question
   int64_t ahead_wasted = 0;
+};
+
+// Whether an engine gets on, as ops::Watchdog takes it.
+struct EngineProgress {
+  bool has_work = false;  // a question that a step could compute
+  int64_t steps = 0;
 };
 
 }  // namespace tessera::decode

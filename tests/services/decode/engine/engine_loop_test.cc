@@ -245,6 +245,7 @@ TEST_F(EngineLoopTest, WhoWaitsForRowsIsCountedThoughNothingRuns) {
   Submit(PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr));
   EXPECT_FALSE(loop_->Step());
   EXPECT_EQ(loop_->stats().waiting, 1);
+  EXPECT_EQ(loop_->stats().outside, 1) << "the engine has nothing to do for it";
   EXPECT_EQ(loop_->stats().running, 0);
 }
 

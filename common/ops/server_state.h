@@ -1,0 +1,42 @@
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/metrics/metrics.h"
+#include "common/ops/handlers.h"
+#include "common/ops/process_metrics.h"
+
+namespace tessera::ops {
+
+// What every server process tells of itself: whether its model is loaded, whether it drains, its
+// build and start, the process_* series. Any thread but Update's, which is one at a time.
+class ServerState {
+ public:
+  // Loading from now on. `metrics` and `clock` outlive it.
+  ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version);
+
+  void SetLoaded();
+  bool loaded() const { return loaded_.load(std::memory_order_acquire); }
+  // From now on; there is no way back.
+  void SetDraining();
+
+  // The conditions of /readyz: "model" (loaded) and "serving" (not draining). They use this object.
+  std::vector<Check> Readiness() const;
+  // Brings the process_* series up to date.
+  void Update() { process_.Update(); }
+
+ private:
+  base::Clock& clock_;
+  const absl::Time start_;
+  const metrics::Gauge draining_, load_duration_;
+  ProcessMetrics process_;
+  std::atomic<bool> loaded_{false};
+  std::atomic<bool> drains_{false};
+};
+
+}  // namespace tessera::ops
