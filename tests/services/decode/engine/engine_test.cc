@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "tests/services/decode/engine/engine_fixture.h"
 
@@ -169,6 +170,26 @@ TEST_F(EngineTest, ASinkThatHasEnoughEndsTheAnswerWell) {
   EXPECT_TRUE(sink->status().ok());
   EXPECT_EQ(sink->outcome().finish, FinishReason::kStop);
   EXPECT_EQ(sink->ids().size(), 3u);
+}
+
+// Liveness is asked of these two numbers: a step that never ends has published nothing.
+TEST_F(EngineTest, AStepThatDoesNotEndIsWorkAndWaitingForRowsIsNone) {
+  Start(SmallEngine(), Gate());
+  EXPECT_FALSE(engine_->progress().has_work);
+  SinkPtr rows = Submit(PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr));
+  rows->AwaitNeedRows();
+  while (engine_->stats().outside == 0) std::this_thread::yield();
+  EXPECT_FALSE(engine_->progress().has_work) << "nothing to compute";
+  Close();
+  SinkPtr held = Submit(TextRequest(3, 9, 1, nullptr));
+  AwaitStep(1);
+  EXPECT_TRUE(engine_->progress().has_work);
+  EXPECT_EQ(engine_->progress().steps, 0);
+  Open();
+  held->AwaitEnd();
+  while (engine_->progress().has_work) std::this_thread::yield();
+  EXPECT_GT(engine_->progress().steps, 0);
+  EXPECT_FALSE(engine_->Drain(absl::Now()));  // the one that waits for rows
 }
 
 TEST_F(EngineTest, AReaderThatNeverCatchesUpIsAbortedAndHoldsNobody) {
