@@ -1,7 +1,6 @@
 #include "tools/inspect_record.h"
 
 #include <ostream>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -48,8 +47,7 @@ absl::StatusOr<RecordPieces> FromRedis(const InspectRecordOptions& options) {
   ASSIGN_OR_RETURN(const store::EmbeddingKey key, KeyFrom(options.key));
   metrics::Metrics metrics("inspect");
   ASSIGN_OR_RETURN(const auto records, store::RedisStore::Create(redis, metrics));
-  while (base::ReasonOf(records->state()) == "REDIS_CONNECTING") std::this_thread::yield();
-  RETURN_IF_ERROR(records->state());
+  RETURN_IF_ERROR(records->FirstState(2 * kPatience));
   ASSIGN_OR_RETURN(auto found, records->Read(key));
   if (found.has_value()) return *std::move(found);
   return base::Error(absl::StatusCode::kNotFound, "RECORD_NOT_FOUND",

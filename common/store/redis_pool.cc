@@ -67,6 +67,13 @@ absl::Status RedisPool::state() const {
   return up_ ? absl::OkStatus() : why_down_;
 }
 
+absl::Status RedisPool::FirstState(absl::Duration timeout) {
+  const absl::Time deadline = Now() + timeout;
+  base::MutexLock lock(mutex_);
+  while (!up_ && era_ == 0 && Now() < deadline) changed_.WaitFor(mutex_, deadline - Now());
+  return up_ ? absl::OkStatus() : why_down_;
+}
+
 bool RedisPool::WaitUntilUp(absl::Duration timeout) {
   const absl::Time deadline = Now() + timeout;
   base::MutexLock lock(mutex_);

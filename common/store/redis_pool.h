@@ -56,6 +56,8 @@ class RedisPool {
   bool up() const { return state().ok(); }
   // OK while it is up, else why not: REDIS_CONNECTING before the first try has ended.
   absl::Status state() const;
+  // The state once the first try has ended, or `timeout` has.
+  absl::Status FirstState(absl::Duration timeout);
   // Whether it is up within `timeout`.
   bool WaitUntilUp(absl::Duration timeout);
 

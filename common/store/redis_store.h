@@ -42,6 +42,8 @@ class RedisStore final : public EmbeddingStore {
   // OK while it is up, else why not: REDIS_CONNECTING before the first try has ended.
   absl::Status state() const { return pool_->state(); }
   bool up() const { return pool_->up(); }
+  // The state once the first try has ended, or `timeout` has.
+  absl::Status FirstState(absl::Duration timeout) { return pool_->FirstState(timeout); }
   // Whether it is up within `timeout`.
   bool WaitUntilUp(absl::Duration timeout) { return pool_->WaitUntilUp(timeout); }
 

@@ -4,11 +4,9 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/error.h"
 #include "common/base/half.h"
 #include "common/metrics/metrics.h"
 #include "common/store/redis_store.h"
@@ -59,10 +57,6 @@ inline RedisOptions PatientOptions(const std::string& url) {
   options.max_backoff = absl::Milliseconds(20);
   options.ping_interval = absl::Hours(1);  // nothing goes on beside what the test does
   return options;
-}
-
-inline void AwaitFirstTry(const RedisStore& store) {
-  while (base::ReasonOf(store.state()) == "REDIS_CONNECTING") std::this_thread::yield();
 }
 
 inline std::string Key(int number) {

@@ -125,10 +125,8 @@ TEST_F(RedisStoreTest, AWrongPasswordIsOneLineWithoutItAndAMissAtOnce) {
   {
     const auto store = Open(PatientOptions(server.Url(":wrongful@")), metrics_);
     const auto without = Open(PatientOptions(server.Url()), metrics_);
-    AwaitFirstTry(*store);
-    AwaitFirstTry(*without);
-    EXPECT_FALSE(store->up());
-    EXPECT_FALSE(without->up());
+    EXPECT_FALSE(store->FirstState(kLong).ok());
+    EXPECT_FALSE(without->FirstState(kLong).ok());
     EXPECT_EQ(Find(*store, 1), nullptr);
     EXPECT_EQ(base::ReasonOf(store->Put(NumberedRecord(1), absl::ZeroDuration())), "REDIS_DOWN");
   }
@@ -142,8 +140,7 @@ TEST_F(RedisStoreTest, AWrongPasswordIsOneLineWithoutItAndAMissAtOnce) {
 TEST_F(RedisStoreTest, ADatabaseThatIsNotThereIsNeverReplacedByAnother) {
   const RedisServer server({"--databases", "2"});
   const auto store = Open(PatientOptions(server.Url() + "/5"), metrics_);
-  AwaitFirstTry(*store);
-  EXPECT_FALSE(store->up());
+  EXPECT_FALSE(store->FirstState(kLong).ok());
   EXPECT_FALSE(store->Put(NumberedRecord(1), absl::ZeroDuration()).ok());
   EXPECT_EQ(server.Ask({"DBSIZE"}), "0");
 }
@@ -160,7 +157,7 @@ TEST_F(RedisStoreTest, ARedisThatComesLaterIsFoundAndBeforeAllIsAMiss) {
     EXPECT_EQ(UpGauge(metrics_), 0);
     EXPECT_EQ(Lookups(metrics_, "error"), 1);
     EXPECT_EQ(FailedWrites(metrics_, "unavailable"), 1);
-    AwaitFirstTry(*store);
+    EXPECT_FALSE(store->FirstState(kLong).ok());
     EXPECT_FALSE(store->WaitUntilUp(absl::Milliseconds(100)));
     server.Start();
     ASSERT_TRUE(store->WaitUntilUp(kLong));

@@ -69,10 +69,9 @@ class RedisTlsTest : public ::testing::Test {
     metrics::Metrics metrics("m");
     auto store = RedisStore::Create(options, metrics);
     EXPECT_TRUE(store.ok()) << store.status();
-    AwaitFirstTry(**store);
-    why_ = std::string((*store)->state().message());
-    return (*store)->up() &&
-           (*store)->Put(NumberedRecord(1, 256, 1024), absl::ZeroDuration()).ok() &&
+    const absl::Status state = (*store)->FirstState(kLong);
+    why_ = std::string(state.message());
+    return state.ok() && (*store)->Put(NumberedRecord(1, 256, 1024), absl::ZeroDuration()).ok() &&
            Same(Find(**store, 1), NumberedRecord(1, 256, 1024));
   }
 
