@@ -1,0 +1,257 @@
+#include "services/gateway/http/chat_call.h"
+
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "services/gateway/http/http_error.h"
+#include "services/gateway/pieces.h"
+
+namespace tessera::gateway::http {
+namespace {
+
+constexpr size_t kIdBytes = 12;
+
+absl::Status TooManyBytes(size_t limit) {
+  return base::WithFact(
+      base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_TOO_LARGE",
+                  absl::StrCat("the fetched pictures of one request have more than ", limit,
+                               " bytes together (--max_message_bytes)")),
+      "limit", "bytes");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ChatCall>> ChatCall::Enter(const ChatParts& parts,
+                                                          rpc::RequestContext request,
+                                                          absl::Time arrival, std::string tenant,
+                                                          std::function<void()> wake) {
+  if (absl::Status entered = parts.limit.Enter(); !entered.ok()) {
+    parts.answer.metrics.OnEnd(RequestKind::kGenerate, entered, "admission");
+    return entered;
+  }
+  return std::shared_ptr<ChatCall>(
+      new ChatCall(parts, std::move(request), arrival, std::move(tenant), std::move(wake)));
+}
+
+ChatCall::ChatCall(const ChatParts& parts, rpc::RequestContext request, absl::Time arrival,
+                   std::string tenant, std::function<void()> wake)
+    : token_(parts.tracker),
+      parts_(parts),
+      context_(std::move(request)),
+      arrival_(arrival),
+      tenant_(std::move(tenant)),
+      wake_(std::move(wake)) {}
+
+ChatCall::~ChatCall() { Leave(); }
+
+void ChatCall::Leave() {
+  {
+    base::MutexLock lock(mutex_);
+    if (left_) return;
+    left_ = true;
+  }
+  parts_.limit.Leave();
+}
+
+void ChatCall::Start(std::string body) {
+  absl::StatusOr<ChatRequest> request = absl::InternalError("the body could not be read");
+  try {
+    request = ParseChatRequest(body, parts_.limits);
+  } catch (const std::exception& e) {  // of the JSON library, for want of memory
+    base::Log(base::LogLevel::kError, absl::StrCat("reading a chat request: ", e.what()));
+  }
+  std::string().swap(body);
+  if (!request.ok()) return Refuse(request.status());
+  request_ = *std::move(request);
+  ChatHeading heading;
+  heading.id = absl::StrCat("chatcmpl-", base::ToHex(base::RandomBytes(kIdBytes)));
+  heading.created = absl::ToUnixSeconds(arrival_);
+  heading.model = parts_.answer.options.model_name;
+  heading.logprobs = request_.request.options().has_top_logprobs();
+  heading.include_usage = request_.include_usage;
+  heading.receipt = request_.receipt;
+  {
+    base::MutexLock lock(mutex_);
+    format_.emplace(std::move(heading));
+    stream_ = request_.stream;
+  }
+  Fetch(0, 0);
+}
+
+void ChatCall::Fetch(size_t index, size_t bytes) {
+  if (index == request_.remote.size()) return StartAnswer();
+  parts_.fetcher->Fetch(request_.remote[index].url, [self = shared_from_this(), index,
+                                                     bytes](absl::StatusOr<std::string> picture) {
+    self->OnFetched(index, bytes, std::move(picture));
+  });
+}
+
+void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string> picture) {
+  const RemoteImage& remote = request_.remote[index];
+  bool gone = false;
+  {
+    base::MutexLock lock(mutex_);
+    gone = gone_;
+  }
+  if (gone) return Refuse(absl::CancelledError("the client has gone"));
+  if (picture.ok()) bytes += picture->size();
+  if (bytes > parts_.limits.max_bytes) picture = TooManyBytes(parts_.limits.max_bytes);
+  if (!picture.ok()) {
+    const std::string field =
+        absl::StrCat("messages[", remote.message, "].parts[", remote.part, "].image");
+    return Refuse(base::WithField(base::Annotate(picture.status(), field), field));
+  }
+  request_.request.mutable_messages(remote.message)
+      ->mutable_parts(remote.part)
+      ->mutable_image()
+      ->mutable_inline_data()
+      ->set_data(*std::move(picture));
+  Fetch(index + 1, bytes);
+}
+
+void ChatCall::StartAnswer() {
+  const RequestKind kind = request_.stream ? RequestKind::kGenerateStream : RequestKind::kGenerate;
+  const auto answer = std::make_shared<Answer>(parts_.answer, context_, arrival_, *this, kind);
+  bool gone = false;
+  {
+    base::MutexLock lock(mutex_);
+    gone = gone_;
+    if (!gone) {
+      answer_ = answer;
+      self_ = shared_from_this();
+    }
+  }
+  if (gone) return Refuse(absl::CancelledError("the client has gone"));
+  const v1::GenerateRequest request = std::move(request_.request);
+  answer->Start(request, tenant_);
+}
+
+void ChatCall::Refuse(const absl::Status& status) {
+  const RequestKind kind = request_.stream ? RequestKind::kGenerateStream : RequestKind::kGenerate;
+  parts_.answer.metrics.OnEnd(kind, status, "admission");
+  {
+    base::MutexLock lock(mutex_);
+    end_ = status;
+  }
+  wake_();
+}
+
+bool ChatCall::OnPiece(v1::TextPiece piece) {
+  bool full = false, wake = false;
+  {
+    base::MutexLock lock(mutex_);
+    Append(std::move(piece), waiting_);
+    if (!stream_) return true;  // max_tokens bounds it
+    wake = !std::exchange(awake_, true);
+    full = PieceBytes(waiting_) > parts_.answer.options.sink_bytes;
+    if (full) {
+      slow_ = true;
+      full_ = parts_.timers.At(answer_->SinkDeadline(parts_.answer.clock.Now()),
+                               [weak = weak_from_this()] {
+                                 if (const auto self = weak.lock()) self->GiveUp();
+                               });
+    }
+  }
+  if (wake) wake_();
+  return !full;
+}
+
+void ChatCall::OnEnd(const absl::Status& status, const v1::GenerateResponse& response) {
+  std::shared_ptr<Answer> answer;  // both go without the lock
+  std::shared_ptr<ChatCall> self;
+  {
+    base::MutexLock lock(mutex_);
+    answer = std::move(answer_);
+    self = std::move(self_);
+    end_ = status;
+    if (!status.ok()) waiting_.Clear();
+    end_response_ = response;
+  }
+  wake_();
+}
+
+void ChatCall::GiveUp() {
+  std::shared_ptr<Answer> answer;
+  {
+    base::MutexLock lock(mutex_);
+    if (!full_.has_value()) return;
+    full_.reset();
+    given_up_ = true;
+    answer = answer_;
+  }
+  if (answer) answer->GiveUpSlowClient();
+}
+
+void ChatCall::Gone() {
+  std::shared_ptr<Answer> answer;
+  {
+    base::MutexLock lock(mutex_);
+    gone_ = true;
+    answer = answer_;
+    if (full_.has_value()) parts_.timers.Cancel(*std::exchange(full_, std::nullopt));
+  }
+  if (answer) answer->Cancel();
+}
+
+ChatCall::State ChatCall::GetState() {
+  base::MutexLock lock(mutex_);
+  if (!end_) return State::kRunning;
+  return given_up_ ? State::kAbandoned : State::kEnded;
+}
+
+bool ChatCall::stream() {
+  base::MutexLock lock(mutex_);
+  return stream_;
+}
+
+ChatCall::Output ChatCall::Take() {
+  Output output;
+  std::shared_ptr<Answer> resumed;
+  bool leave = false;
+  {
+    base::MutexLock lock(mutex_);
+    awake_ = false;
+    if (stream_ && PieceBytes(waiting_) > 0) {
+      output.begins = !std::exchange(begun_, true);
+      output.bytes = absl::StrCat(output.begins ? format_->Begin() : "", format_->Piece(waiting_));
+      waiting_.Clear();
+    }
+    if (end_) {
+      TakeEnd(output);
+      leave = !slow_ && !gone_;
+    }
+    if (full_.has_value()) {
+      parts_.timers.Cancel(*std::exchange(full_, std::nullopt));
+      resumed = answer_;
+    }
+  }
+  if (leave) Leave();
+  if (resumed) resumed->Resume();
+  return output;
+}
+
+void ChatCall::TakeEnd(Output& output) {
+  if (!end_->ok() && !begun_) {
+    output.whole = ErrorResponse(ToHttpError(*end_));
+  } else if (!stream_) {
+    output.whole.emplace();
+    output.whole->body = format_->Whole(waiting_, end_response_);
+  } else if (!end_->ok()) {
+    output.ends = true;
+    absl::StrAppend(&output.bytes, ChatResponse::Failure(*end_));
+  } else {
+    output.ends = true;
+    if (!std::exchange(begun_, true)) {
+      output.begins = true;
+      output.bytes = format_->Begin();
+    }
+    absl::StrAppend(&output.bytes, format_->End(end_response_));
+  }
+}
+
+}  // namespace tessera::gateway::http

@@ -1,0 +1,286 @@
+#include "services/gateway/http/http_server.h"
+
+#include <utility>
+
+#include "services/gateway/http/connection.h"
+// Behind connection.h, which includes what Asio forgot.
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "services/gateway/http/tls_context.h"
+
+namespace tessera::gateway::http {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr std::chrono::milliseconds kAcceptPause(100);  // when there is no file for a connection
+
+absl::Status Bad(absl::string_view flag, absl::string_view message) {
+  return base::BadField(flag, "BAD_OPTION", absl::StrCat("--", flag, " ", message));
+}
+
+absl::Status Unavailable(const std::string& address, const error_code& error) {
+  return base::Error(
+      absl::StatusCode::kInvalidArgument, "ADDRESS_UNAVAILABLE",
+      absl::StrCat("cannot listen on ", address, " (--http_address): ", error.message()));
+}
+
+absl::StatusOr<tcp::endpoint> Resolve(const std::string& address, asio::io_context& io) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
+    return Bad("http_address", absl::StrCat("\"", address, "\" is no address: write host:port"));
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  error_code error;
+  const auto found = tcp::resolver(io).resolve(host, absl::StrCat(port), error);
+  if (error || found.empty()) return Unavailable(address, error);
+  return found.begin()->endpoint();
+}
+
+// A thread and the connections that are its own.
+struct Loop {
+  Connection::Open open;
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
+  std::thread thread;
+
+  void Run() {
+    while (true) {
+      try {
+        io.run();
+        return;
+      } catch (const std::exception& e) {  // for want of memory; its connection is closed by now
+        base::Log(base::LogLevel::kError, absl::StrCat("HTTP: ", e.what()));
+      }
+    }
+  }
+  // On each connection, which may leave `open` meanwhile.
+  void Each(void (Connection::*what)()) {
+    asio::post(io, [this, what] {
+      for (auto next = open.begin(); next != open.end();) ((*next++)->*what)();
+    });
+  }
+};
+
+}  // namespace
+
+absl::Status HttpOptions::Validate() const {
+  if (threads < 1 || threads > 64) return Bad("http_threads", "must be from 1 to 64");
+  if (parse_threads < 1 || parse_threads > 64) return Bad("parse_threads", "must be from 1 to 64");
+  if (max_connections < 1) return Bad("http_max_connections", "must be at least 1");
+  if (max_header_bytes < 1024 || max_header_bytes > (1 << 20)) {
+    return Bad("http_max_header_bytes", "must be from 1 KiB to 1 MiB");
+  }
+  if (send_buffer_bytes < 0) return Bad("http_send_buffer_bytes", "must be 0 or more");
+  for (const absl::Duration timeout :
+       {header_timeout, body_timeout, idle_timeout, write_timeout, linger_timeout}) {
+    if (timeout <= absl::ZeroDuration()) return Bad("http_timeouts", "must be above 0");
+  }
+  if (tls_certificate.empty() != tls_key.empty()) {
+    return Bad(tls_key.empty() ? "http_tls_key" : "http_tls_certificate",
+               "is missing: TLS needs a certificate and its key");
+  }
+  return absl::OkStatus();
+}
+
+// In the order of birth: what dies later is used by what is below it.
+struct HttpServer::Engine {
+  Engine(HttpOptions http_options, HttpParts http_parts)
+      : options(std::move(http_options)),
+        parts(std::move(http_parts)),
+        timers(parts.answer.clock) {}
+
+  absl::Status Prepare();
+  absl::Status Listen();
+  void Accept();
+  void OnAccepted(const error_code& error, tcp::socket socket, Loop& loop);
+  void RefuseConnection(tcp::socket socket);
+  void Shutdown(absl::Duration grace);
+
+  const HttpOptions options;
+  const HttpParts parts;
+  PageParts pages;
+  base::Timers timers;
+  std::optional<UploadBudget> bodies;
+  std::atomic<bool> draining{false};
+  ConnectionCount count;
+  std::unique_ptr<TlsContext> tls;
+  std::vector<std::unique_ptr<Loop>> loops;  // calls that have lost their connection post to them
+  std::optional<CallTracker> tracker;
+  std::unique_ptr<ImageFetcher> fetcher;
+  std::optional<ChatParts> chat;
+  std::optional<asio::thread_pool> parsers;
+  std::optional<ConnectionParts> connection;
+  std::optional<tcp::acceptor> acceptor;    // of the first loop
+  std::optional<asio::steady_timer> pause;  // likewise
+  size_t next_loop = 0;
+  int port = 0;
+  bool stopped = false;
+};
+
+absl::Status HttpServer::Engine::Prepare() {
+  const GatewayOptions& gateway = parts.answer.options;
+  if (!options.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(tls, TlsContext::Create(options.tls_certificate, options.tls_key));
+  }
+  if (!options.image_url_hosts.empty()) {
+    FetchOptions fetch;
+    fetch.hosts = options.image_url_hosts;
+    fetch.max_bytes = gateway.max_image_bytes;
+    fetch.loopback_port = options.image_url_loopback_port;
+    ASSIGN_OR_RETURN(fetcher, ImageFetcher::Create(std::move(fetch)));
+  }
+  pages = {gateway.model_name, absl::ToUnixSeconds(parts.answer.clock.Now()),
+           parts.model.context_tokens(), parts.version, parts.health};
+  bodies.emplace(std::max(options.max_bodies_bytes, gateway.max_message_bytes));
+  tracker.emplace();
+  ChatLimits limits;
+  limits.max_bytes = gateway.max_message_bytes;
+  limits.context_tokens = parts.model.context_tokens();
+  limits.image_urls = fetcher != nullptr;
+  chat.emplace(ChatParts{parts.answer, parts.limit, timers, *tracker, limits, fetcher.get()});
+  parsers.emplace(static_cast<size_t>(options.parse_threads));
+  connection.emplace(ConnectionParts{options, *chat, pages, parts.tenant, parts.done, *bodies,
+                                     *parsers, draining, count});
+  for (int i = 0; i < options.threads; ++i) loops.push_back(std::make_unique<Loop>());
+  return absl::OkStatus();
+}
+
+absl::Status HttpServer::Engine::Listen() {
+  asio::io_context& io = loops[0]->io;
+  ASSIGN_OR_RETURN(const tcp::endpoint endpoint, Resolve(options.address, io));
+  acceptor.emplace(io);
+  pause.emplace(io);
+  error_code error;
+  acceptor->open(endpoint.protocol(), error);
+  // Over connections that linger; a port that somebody listens on stays taken.
+  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && options.send_buffer_bytes > 0) {  // accepted sockets have it, too
+    acceptor->set_option(asio::socket_base::send_buffer_size(options.send_buffer_bytes), error);
+  }
+  if (!error) acceptor->bind(endpoint, error);
+  if (!error) acceptor->listen(tcp::acceptor::max_listen_connections, error);
+  if (!error) port = acceptor->local_endpoint(error).port();
+  return error ? Unavailable(options.address, error) : absl::OkStatus();
+}
+
+void HttpServer::Engine::Accept() {
+  Loop& loop = *loops[next_loop++ % loops.size()];
+  acceptor->async_accept(loop.io, [this, &loop](error_code error, tcp::socket socket) {
+    OnAccepted(error, std::move(socket), loop);
+  });
+}
+
+void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket, Loop& loop) {
+  if (draining.load()) return;
+  if (error) {
+    pause->expires_after(kAcceptPause);
+    pause->async_wait([this](error_code cancelled) {
+      if (!cancelled && !draining.load()) Accept();
+    });
+    return;
+  }
+  if (static_cast<size_t>(count.value()) >= options.max_connections) {
+    RefuseConnection(std::move(socket));
+    return Accept();
+  }
+  std::shared_ptr<asio::ssl::context> context = tls ? tls->Get(absl::Now()) : nullptr;
+  asio::post(loop.io, [this, &loop, context, socket = std::move(socket)]() mutable {
+    if (draining.load()) return;
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    auto transport = context ? MakeTlsTransport(std::move(socket), context)
+                             : MakePlainTransport(std::move(socket));
+    std::make_shared<Connection>(std::move(transport), loop.io, *connection, loop.open)->Start();
+  });
+  Accept();
+}
+
+// Told in one go, before anything is read; who speaks TLS sees the end only.
+void HttpServer::Engine::RefuseConnection(tcp::socket socket) {
+  if (tls) return;
+  const Response response = ErrorResponse(ToHttpError(base::Error(
+      absl::StatusCode::kUnavailable, "CONNECTIONS_FULL",
+      absl::StrCat(options.max_connections, " connections are open, which is the limit"))));
+  Framing framing;
+  framing.keep_alive = false;
+  const std::string id = rpc::NewRequestId();
+  framing.request_id = id;
+  framing.now = parts.answer.clock.Now();
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(Serialize(response, framing)), ignored);
+  socket.shutdown(tcp::socket::shutdown_send, ignored);
+}
+
+void HttpServer::Engine::Shutdown(absl::Duration grace) {
+  if (std::exchange(stopped, true)) return;
+  draining.store(true);
+  if (acceptor) {
+    asio::post(loops[0]->io, [this] {
+      error_code ignored;
+      acceptor->close(ignored);
+      pause->cancel();
+    });
+  }
+  for (const auto& loop : loops) loop->Each(&Connection::Drain);
+  count.AwaitNone(grace);
+  for (const auto& loop : loops) loop->Each(&Connection::Close);
+  count.AwaitNone(absl::InfiniteDuration());
+  for (const auto& loop : loops) {
+    loop->guard.reset();
+    if (loop->thread.joinable()) loop->thread.join();
+  }
+  if (parsers) parsers->join();
+  fetcher.reset();
+  tracker.reset();  // waits for the answers
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options,
+                                                              HttpParts parts) {
+  RETURN_IF_ERROR(options.Validate());
+  try {  // Asio throws where the machine has no more files or threads
+    auto server = std::unique_ptr<HttpServer>(
+        new HttpServer(std::make_unique<Engine>(std::move(options), std::move(parts))));
+    Engine& engine = *server->engine_;
+    RETURN_IF_ERROR(engine.Prepare());
+    RETURN_IF_ERROR(engine.Listen());
+    for (const auto& loop : engine.loops) {
+      loop->thread = std::thread([loop = loop.get()] { loop->Run(); });
+    }
+    asio::post(engine.loops[0]->io, [&engine] { engine.Accept(); });
+    return server;
+  } catch (const std::exception& e) {
+    return absl::ResourceExhaustedError(absl::StrCat("the HTTP port: ", e.what()));
+  }
+}
+
+HttpServer::HttpServer(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+HttpServer::~HttpServer() { Shutdown(absl::ZeroDuration()); }
+
+int HttpServer::port() const { return engine_->port; }
+
+int HttpServer::connections() const { return engine_->count.value(); }
+
+void HttpServer::Shutdown(absl::Duration grace) { engine_->Shutdown(grace); }
+
+}  // namespace tessera::gateway::http

@@ -1,0 +1,91 @@
+#include "services/gateway/http/pages.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "services/gateway/http/chat_response.h"
+
+namespace tessera::gateway::http {
+namespace {
+
+constexpr absl::string_view kModels = "/v1/models";
+
+absl::string_view PathOf(absl::string_view target) { return target.substr(0, target.find('?')); }
+
+base::Json ModelJson(const PageParts& parts) {
+  base::Json json = base::Json::object();
+  json["id"] = parts.model;
+  json["object"] = "model";
+  json["created"] = parts.created;
+  json["owned_by"] = "tessera";
+  json["max_model_len"] = parts.context_tokens;
+  return json;
+}
+
+Response ModelPage(absl::string_view name, const PageParts& parts) {
+  Response page;
+  if (name == parts.model) {
+    page.body = JsonText(ModelJson(parts));
+    return page;
+  }
+  const std::string shown(name.substr(0, 128));
+  return ErrorResponse(ToHttpError(
+      base::WithResource(base::Error(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
+                                     absl::StrCat("model \"", shown, "\" is not served here")),
+                         "model", shown)));
+}
+
+Response HealthPage(const PageParts& parts) {
+  const absl::Status health = parts.health ? parts.health() : absl::OkStatus();
+  if (!health.ok()) {
+    return ErrorResponse(ToHttpError(
+        base::WithReason(absl::UnavailableError(health.message()),
+                         base::ReasonOf(health).empty() ? "NOT_READY" : base::ReasonOf(health))));
+  }
+  Response page;
+  page.body = "{\"status\":\"ok\"}";
+  return page;
+}
+
+}  // namespace
+
+Route RouteOf(absl::string_view target) {
+  const absl::string_view path = PathOf(target);
+  if (path == "/v1/chat/completions") return Route::kChat;
+  if (path == kModels) return Route::kModels;
+  if (absl::string_view name = path;
+      absl::ConsumePrefix(&name, kModels) && name.size() > 1 && name[0] == '/') {
+    return Route::kModel;
+  }
+  if (path == "/health") return Route::kHealth;
+  return path == "/version" ? Route::kVersion : Route::kUnknown;
+}
+
+absl::string_view AllowOf(Route route) {
+  return route == Route::kChat ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+}
+
+bool NeedsKey(Route route) {
+  return route == Route::kChat || route == Route::kModels || route == Route::kModel;
+}
+
+Response PageAt(Route route, absl::string_view target, const PageParts& parts) {
+  if (route == Route::kModel) return ModelPage(PathOf(target).substr(kModels.size() + 1), parts);
+  if (route == Route::kHealth) return HealthPage(parts);
+  base::Json json = base::Json::object();
+  if (route == Route::kVersion) {
+    json["version"] = parts.version;
+  } else {
+    json["object"] = "list";
+    json["data"] = base::Json::array();
+    json["data"].push_back(ModelJson(parts));
+  }
+  Response page;
+  page.body = JsonText(json);
+  return page;
+}
+
+}  // namespace tessera::gateway::http

@@ -1,0 +1,72 @@
+#include "services/gateway/http/tls_context.h"
+
+#include <sys/stat.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace tessera::gateway::http {
+namespace {
+
+using boost::asio::ssl::context;
+
+absl::Status Bad(absl::string_view flag, const std::string& file,
+                 const boost::system::error_code& error) {
+  return base::BadField(flag, "BAD_OPTION",
+                        absl::StrCat("--", flag, " ", file, ": ", error.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(std::string certificate_file,
+                                                               std::string key_file) {
+  auto tls =
+      std::unique_ptr<TlsContext>(new TlsContext(std::move(certificate_file), std::move(key_file)));
+  tls->stamps_ = tls->Stamps();
+  ASSIGN_OR_RETURN(tls->current_, tls->Load());
+  return tls;
+}
+
+absl::StatusOr<std::shared_ptr<context>> TlsContext::Load() const {
+  auto fresh = std::make_shared<context>(context::tls_server);
+  boost::system::error_code error;
+  fresh->set_options(context::default_workarounds | context::no_sslv2 | context::no_sslv3 |
+                         context::no_tlsv1 | context::no_tlsv1_1 | context::no_compression,
+                     error);
+  if (!error) fresh->use_certificate_chain_file(certificate_file_, error);
+  if (error) return Bad("http_tls_certificate", certificate_file_, error);
+  fresh->use_private_key_file(key_file_, context::pem, error);
+  if (error) return Bad("http_tls_key", key_file_, error);
+  return fresh;
+}
+
+std::pair<TlsContext::Stamp, TlsContext::Stamp> TlsContext::Stamps() const {
+  const auto stamp = [](const std::string& file) -> Stamp {
+    struct stat info = {};
+    if (stat(file.c_str(), &info) != 0) return {};
+    return {info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec,
+            static_cast<int64_t>(info.st_ino)};
+  };
+  return {stamp(certificate_file_), stamp(key_file_)};
+}
+
+std::shared_ptr<context> TlsContext::Get(absl::Time now) {
+  if (now - looked_ < absl::Seconds(1)) return current_;
+  looked_ = now;
+  const auto stamps = Stamps();
+  if (stamps == stamps_) return current_;
+  stamps_ = stamps;
+  absl::StatusOr<std::shared_ptr<context>> fresh = Load();
+  if (fresh.ok()) {
+    current_ = *std::move(fresh);
+    base::Log(base::LogLevel::kInfo, "HTTP: the new certificate is in use");
+  } else {
+    base::Log(base::LogLevel::kError,
+              absl::StrCat("HTTP: the old certificate stays in use: ", fresh.status().message()));
+  }
+  return current_;
+}
+
+}  // namespace tessera::gateway::http

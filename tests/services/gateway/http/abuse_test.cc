@@ -1,0 +1,245 @@
+// Clients that are broken or mean no good, against the port.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/services/gateway/http/http_fixture.h"
+
+namespace tessera::gateway::http {
+namespace {
+
+using ::testing::AnyOf;
+using testing::Ask;
+using testing::Await;
+using testing::ChatPost;
+using ::testing::HasSubstr;
+using testing::HttpGateway;
+using testing::HttpReply;
+using testing::Question;
+using testing::RawClient;
+using ::testing::StartsWith;
+
+void AnswerAtOnce(testing::StubDecode::Stream& stream) {
+  stream.Piece("ok");
+  stream.End();
+}
+
+constexpr char kPost[] = "POST /v1/chat/completions HTTP/1.1\r\n";
+
+struct BadRequest {
+  const char* name;
+  std::string bytes;
+  int status;
+};
+
+std::vector<BadRequest> BadRequests() {
+  const std::string post = kPost, host = "Host: x\r\n";
+  return {
+      {"nonsense", "hello\r\n\r\n", 400},
+      {"TLS", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15), 400},
+      {"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
+      {"HTTP/3.7", "GET /version HTTP/3.7\r\n\r\n", 505},
+      {"control in target", "GET /ver\x01sion HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+      {"no host", post + "Content-Length: 0\r\n\r\n", 400},
+      {"two hosts", post + host + "Host: y\r\nContent-Length: 0\r\n\r\n", 400},
+      {"header without colon", post + host + "Content-Length 3\r\n\r\nabc", 400},
+      {"space before colon", post + host + "Content-Length : 3\r\n\r\nabc", 400},
+      {"NUL in header", post + host + std::string("X: a\0b\r\n\r\n", 10), 400},
+      {"negative length", post + host + "Content-Length: -1\r\n\r\n", 400},
+      {"signed length", post + host + "Content-Length: +5\r\n\r\nhello", 400},
+      {"hex length", post + host + "Content-Length: 0x5\r\n\r\nhello", 400},
+      {"length beyond 64 bits", post + host + "Content-Length: 99999999999999999999\r\n\r\n", 400},
+      {"two lengths", post + host + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 400},
+      {"list of lengths", post + host + "Content-Length: 5, 6\r\n\r\nhello", 400},
+      {"length and chunked",
+       post + host + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+      {"chunked and length",
+       post + host + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400},
+      {"unknown coding", post + host + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400},
+      {"gzip, chunked", post + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
+      {"chunked, gzip", post + host + "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400},
+      {"two codings",
+       post + host + "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+       400},
+      {"chunked in HTTP/1.0",
+       "POST /v1/chat/completions HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+      {"chunk without size", post + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+       400},
+      {"chunk of negative size",
+       post + host + "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n", 400},
+      {"chunk beyond 64 bits",
+       post + host + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", 400},
+      {"chunk longer than its size",
+       post + host + "Transfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n", 400},
+      {"endless chunk extension",
+       post + host + "Transfer-Encoding: chunked\r\n\r\n5;" + std::string(200'000, 'x'), 400},
+      {"headers too long", post + host + "X: " + std::string(20'000, 'x') + "\r\n\r\n", 431},
+      {"target too long", "GET /" + std::string(20'000, 'x') + " HTTP/1.1\r\n" + host + "\r\n",
+       431},
+      {"headers without end", post + host + std::string(20'000, 'x'), 431},
+      {"body of a page", "GET /version HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", 400},
+      {"form", post + host + "Content-Type: application/x-www-form-urlencoded\r\n\r\n", 415},
+      {"plain text", post + host + "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"odd Expect", post + host + "Expect: the-moon\r\nContent-Length: 2\r\n\r\n{}", 417},
+      {"no body", post + host + "\r\n", 400},
+      {"too long", post + host + "Content-Length: 34000000\r\n\r\n{", 413},
+      {"too long, chunked", post + host + "Transfer-Encoding: chunked\r\n\r\n2000001\r\n", 413},
+  };
+}
+
+TEST(HttpAbuseTest, BadRequestsAreRefusedAndTheServerLives) {
+  HttpGateway gateway;
+  gateway.decode.at_once = AnswerAtOnce;
+  gateway.Start();
+  for (const BadRequest& bad : BadRequests()) {
+    RawClient client(gateway.port());
+    client.Send(bad.bytes);
+    const HttpReply reply = client.Read();
+    EXPECT_EQ(reply.status, bad.status) << bad.name << ": " << reply.head << reply.body;
+    EXPECT_THAT(reply.body, StartsWith("{\"error\":{\"message\":")) << bad.name;
+    EXPECT_EQ(gateway.Send(Ask()).status, 200) << "after " << bad.name;
+  }
+}
+
+// The smuggled request must never be answered: the connection ends with the refusal.
+TEST(HttpAbuseTest, WhatFollowsADoubtfulBodyIsNoRequest) {
+  HttpGateway gateway;
+  gateway.Start();
+  const std::string smuggled = "GET /version HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (const std::string& head :
+       {absl::StrCat(kPost, "Host: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        absl::StrCat(kPost, "Host: x\r\nTransfer-Encoding: gzip\r\n\r\n"),
+        absl::StrCat(kPost, "Host: x\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\n")}) {
+    RawClient client(gateway.port());
+    client.Send(head + "0\r\n\r\n" + smuggled);
+    const std::string all = client.ReadAll();
+    EXPECT_THAT(all, HasSubstr("connection: close"));
+    EXPECT_EQ(all.find("1.2.3"), all.npos) << head;
+  }
+}
+
+TEST(HttpAbuseTest, EveryCutOfARequestIsForgotten) {
+  HttpGateway gateway;
+  gateway.decode.at_once = AnswerAtOnce;
+  gateway.Start();
+  const std::string whole = Ask();
+  for (size_t bytes = 0; bytes < whole.size(); bytes += 7) {
+    RawClient client(gateway.port());
+    client.Send(whole.substr(0, bytes));
+  }
+  Await([&] { return gateway.server->connections() == 0; });
+  EXPECT_EQ(gateway.decode.calls(), 0u);
+  EXPECT_EQ(gateway.Send(whole).status, 200);
+}
+
+TEST(HttpAbuseTest, ARequestByteByByteIsARequest) {
+  HttpGateway gateway;
+  gateway.decode.at_once = AnswerAtOnce;
+  gateway.Start();
+  const std::string body = Question();
+  std::string chunked = absl::StrCat(kPost, "Host: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (const char c : body) absl::StrAppend(&chunked, "1;ext=\"x\"\r\n", std::string(1, c), "\r\n");
+  for (const std::string& request : {Ask(), chunked + "0\r\nTrailer: x\r\n\r\n"}) {
+    RawClient client(gateway.port());
+    for (const char c : request) client.Send(std::string(1, c));
+    EXPECT_EQ(client.Read().status, 200) << request;
+  }
+}
+
+TEST(HttpAbuseTest, ALargeBodyIsReadAndARefusedOneIsNot) {
+  HttpGateway gateway;
+  gateway.decode.at_once = AnswerAtOnce;
+  gateway.Start();
+  const std::string padded =
+      Question("What?", absl::StrCat(R"(,"pad":")", std::string(1 << 20, 'x'), R"(")"));
+  RawClient client(gateway.port());
+  client.Send(absl::StrCat(
+      kPost, "Host: x\r\nExpect: 100-continue\r\nContent-Length: ", padded.size(), "\r\n\r\n"));
+  EXPECT_EQ(client.Read().status, 100);
+  client.Send(padded);
+  EXPECT_EQ(client.Read().status, 200);
+  client.Send(
+      absl::StrCat(kPost, "Host: x\r\nExpect: 100-continue\r\nContent-Length: 34000000\r\n\r\n"));
+  EXPECT_EQ(client.Read().status, 413);  // and no 100
+}
+
+TEST(HttpAbuseTest, AllOfAHugeBodyMayComeBeforeItsRefusalIsRead) {
+  HttpGateway gateway;
+  gateway.http.linger_timeout = absl::Minutes(5);
+  gateway.Start();
+  RawClient client(gateway.port());
+  client.Send(ChatPost(std::string(34'000'000, 'x')));
+  EXPECT_EQ(client.Read().status, 413);
+}
+
+TEST(HttpAbuseTest, BodiesTogetherHaveABudget) {
+  HttpGateway gateway;
+  gateway.options.max_image_bytes = 1000;
+  gateway.options.max_message_bytes = 100'000;
+  gateway.http.max_bodies_bytes = 100'000;
+  gateway.decode.at_once = AnswerAtOnce;
+  gateway.Start();
+  const std::string body =
+      Question("What?", absl::StrCat(R"(,"pad":")", std::string(60'000, 'x'), "\""));
+  RawClient first(gateway.port());
+  const std::string request = ChatPost(body);
+  first.Send(request.substr(0, request.size() - 1));
+  // Until most of the first has come, the second is read: one of them is refused in the end.
+  int status = 200;
+  Await([&] { return (status = gateway.Send(request).status) != 200; });
+  EXPECT_EQ(status, 503);
+  first.Send(request.substr(request.size() - 1));
+  EXPECT_EQ(first.Read().status, 200);
+  EXPECT_EQ(gateway.Send(request).status, 200);
+}
+
+TEST(HttpAbuseTest, SlowRequestsAreToldAndSilentConnectionsClosed) {
+  HttpGateway gateway;
+  gateway.http.header_timeout = absl::Milliseconds(50);
+  gateway.http.body_timeout = absl::Milliseconds(50);
+  gateway.http.idle_timeout = absl::Milliseconds(50);
+  gateway.Start();
+  RawClient silent(gateway.port()), head(gateway.port()), body(gateway.port()),
+      idle(gateway.port());
+  head.Send("GET /version HTTP/1.1\r\nHos");
+  body.Send(absl::StrCat(kPost, "Host: x\r\nContent-Length: 100\r\n\r\n{"));
+  idle.Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_THAT(head.ReadAll(), StartsWith("HTTP/1.1 408"));
+  EXPECT_THAT(body.ReadAll(), StartsWith("HTTP/1.1 408"));
+  EXPECT_THAT(idle.ReadAll(), StartsWith("HTTP/1.1 200"));
+  Await([&] { return gateway.server->connections() == 0; });
+}
+
+TEST(HttpAbuseTest, AnAnswerTakesLongerThanAnyTimeoutOfItsRequest) {
+  HttpGateway gateway;
+  gateway.http.header_timeout = gateway.http.body_timeout = gateway.http.idle_timeout =
+      absl::Milliseconds(200);
+  gateway.Start();
+  RawClient answered(gateway.port()), silent(gateway.port());
+  answered.Send(Ask());
+  const auto stream = gateway.decode.Await(0);
+  EXPECT_EQ(silent.ReadAll(), "");  // by now all of them have passed
+  stream->End();
+  EXPECT_EQ(answered.Read().status, 200);
+}
+
+TEST(HttpAbuseTest, OneConnectionTooManyIsToldSo) {
+  HttpGateway gateway;
+  gateway.http.max_connections = 2;
+  gateway.Start();
+  RawClient one(gateway.port()), two(gateway.port());
+  for (RawClient* client : {&one, &two}) {
+    client->Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_EQ(client->Read().status, 200);
+  }
+  RawClient three(gateway.port());
+  EXPECT_THAT(three.ReadAll(), AnyOf(HasSubstr("connections_full"), ""));
+  one.Close();
+  Await([&] { return gateway.server->connections() == 1; });
+  EXPECT_EQ(gateway.Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
+}
+
+}  // namespace
+}  // namespace tessera::gateway::http
