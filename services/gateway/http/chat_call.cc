@@ -68,6 +68,12 @@ void ChatCall::Start(std::string body) {
   std::string().swap(body);
   if (!request.ok()) return Refuse(request.status());
   request_ = *std::move(request);
+  const size_t most = static_cast<size_t>(parts_.answer.options.max_images);
+  if (request_.remote.size() > most) {  // before the first is fetched
+    return Refuse(base::BadField(
+        "messages", "TOO_MANY_IMAGES",
+        absl::StrCat("more than ", most, " pictures in one request (--max_images)")));
+  }
   ChatHeading heading;
   heading.id = absl::StrCat("chatcmpl-", base::ToHex(base::RandomBytes(kIdBytes)));
   heading.created = absl::ToUnixSeconds(arrival_);
@@ -99,6 +105,10 @@ void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string>
     gone = gone_;
   }
   if (gone) return Refuse(absl::CancelledError("the client has gone"));
+  if (parts_.answer.clock.Now() >= context_.deadline) {
+    return Refuse(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+                              "the deadline passed while pictures were fetched"));
+  }
   if (picture.ok()) bytes += picture->size();
   if (bytes > parts_.limits.max_bytes) picture = TooManyBytes(parts_.limits.max_bytes);
   if (!picture.ok()) {

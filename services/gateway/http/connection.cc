@@ -204,7 +204,6 @@ void Connection::OnTimer() {
   if (std::chrono::steady_clock::now() < deadline_) return ArmTimer();
   const bool reading = (state_ == State::kHead && begun_) || state_ == State::kBody;
   if (!reading) return Close();
-  if (request_.id.empty()) request_.id = rpc::NewRequestId();
   Refuse(408, "request_timeout", "the request did not come in time");
 }
 

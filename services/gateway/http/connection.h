@@ -134,6 +134,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void StartChat();
   void OnWake();
   void SendNext();
+  // A request that was not read far enough to have an id and an arrival gets them.
+  void Introduce();
   void RefuseUnreadable(const boost::system::error_code& error);
   void Refuse(const absl::Status& status) { Send(ErrorResponse(ToHttpError(status))); }
   void Refuse(int status, const char* code, std::string message);

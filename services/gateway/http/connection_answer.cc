@@ -61,15 +61,13 @@ absl::string_view NameOf(Route route) {
 
 void Connection::OnHead() {
   const auto& head = parser_->get();
-  request_.id = Printable(head["x-request-id"]);
-  if (request_.id.empty()) request_.id = rpc::NewRequestId();
+  Introduce();
   request_.traceparent = Printable(head["traceparent"]);
   request_.target = std::string(head.target());
   request_.route = RouteOf(request_.target);
   request_.head_only = head.method() == beast_http::verb::head;
   request_.http10 = head.version() < 11;
   request_.keep_alive = head.keep_alive();
-  request_.arrival = parts_.chat.answer.clock.Now();
   if (AnswerAtHead() || AnswerBeforeBody()) return;
   if (parser_->is_done()) return StartChat();
   if (absl::EqualsIgnoreCase(View(head[field::expect]), "100-continue") && !request_.http10 &&
@@ -218,12 +216,14 @@ void Connection::SendNext() {
   if (!bytes.empty()) Write(std::move(bytes));
 }
 
-void Connection::RefuseUnreadable(const error_code& error) {
-  if (state_ == State::kHead) {
-    request_.id = Printable(parser_->get()["x-request-id"]);
-    request_.arrival = parts_.chat.answer.clock.Now();
-  }
+void Connection::Introduce() {
+  if (!request_.id.empty()) return;
+  request_.id = Printable(parser_->get()["x-request-id"]);
   if (request_.id.empty()) request_.id = rpc::NewRequestId();
+  request_.arrival = parts_.chat.answer.clock.Now();
+}
+
+void Connection::RefuseUnreadable(const error_code& error) {
   if (error == beast_http::error::body_limit) {
     return Refuse(413, "body_too_large",
                   absl::StrCat("the body has more than ", parts_.chat.limits.max_bytes,
@@ -263,6 +263,7 @@ Framing Connection::FramingOf(bool stream) {
 }
 
 void Connection::Send(const Response& response) {
+  Introduce();
   state_ = State::kAnswer;
   answered_ = true;
   body_.reset();
