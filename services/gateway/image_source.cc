@@ -15,8 +15,10 @@ namespace tessera::gateway {
 namespace {
 
 absl::Status TooLarge(size_t bytes, size_t max_bytes) {
-  return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_TOO_LARGE",
-                     absl::StrCat("the picture has ", bytes, " bytes; the limit is ", max_bytes));
+  return base::WithFact(
+      base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_TOO_LARGE",
+                  absl::StrCat("the picture has ", bytes, " bytes; the limit is ", max_bytes)),
+      "limit", "bytes");
 }
 
 absl::Status BadUrl(absl::string_view message) {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -165,16 +164,6 @@ class MessageParser {
   ParsedRequest& out_;
 };
 
-// A question that says nothing and shows nothing is a mistake of the client.
-bool SaysNothing(const v1::GenerateRequest& request) {
-  for (const v1::Message& message : request.messages()) {
-    for (const v1::Part& part : message.parts()) {
-      if (part.has_image() || !absl::StripAsciiWhitespace(part.text()).empty()) return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::Status CheckSession(absl::string_view session) {
@@ -200,10 +189,6 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
   MessageParser parser(tenant, options, now, parsed);
   for (int i = 0; i < request.messages_size(); ++i) {
     RETURN_IF_ERROR(parser.Parse(request.messages(i), i));
-  }
-  if (SaysNothing(request)) {
-    return base::BadField("messages", "EMPTY_PROMPT",
-                          "all messages are empty: there is nothing to answer");
   }
   return parsed;
 }
