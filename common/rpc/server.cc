@@ -7,7 +7,6 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
-#include <sys/socket.h>
 
 #include <chrono>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/call_metrics.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/socket_pair.h"
 
 namespace tessera::rpc {
 namespace {
@@ -85,12 +85,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
 std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
-  // A pair of connected sockets: nobody else can reach it. gRPC 1.51's own in-process transport
-  // keeps some 30 kB of every call whose server ends before its client.
-  int ends[2];
-  CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-  grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
-  return grpc::CreateCustomInsecureChannelFromFd("in-process", ends[1], BasicArguments({}));
+  // gRPC 1.51's own in-process transport keeps some 30 kB of every call whose server ends before
+  // its client.
+  const absl::StatusOr<std::pair<int, int>> ends = ConnectedSockets();
+  CHECK(ends.ok());
+  grpc::AddInsecureChannelFromFd(server_.get(), ends->first);
+  return grpc::CreateCustomInsecureChannelFromFd("in-process", ends->second, BasicArguments({}));
 }
 
 void Server::SetReady(bool ready) {

@@ -34,8 +34,9 @@ class Server {
   ~Server();
 
   int port() const { return port_; }
-  // For the services of one process: the same calls over a private pair of sockets. REQUIRES: not
-  // shut down. The channel does not outlive the server's Shutdown in use: calls are UNAVAILABLE.
+  // For the services of one process: the same calls over a private pair of TCP sockets. REQUIRES:
+  // not shut down. The channel does not outlive the server's Shutdown in use: calls are
+  // UNAVAILABLE.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
   // Readiness, "" and the services' names; liveness stays as it is. Nothing after Shutdown.

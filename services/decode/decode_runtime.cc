@@ -116,7 +116,7 @@ struct DecodeRuntime::Parts {
   absl::Status LoadModel(const DecodeOptions& options, base::ComputePool& pool);
   absl::Status MakeCache(const DecodeOptions& options);
   void Describe();
-  void Start(const DecodeOptions& options, store::EmbeddingStore& store, base::Clock& clock);
+  void Start(const DecodeOptions& options, RecordReader reader, base::Clock& clock);
 };
 
 absl::Status DecodeRuntime::Parts::LoadText(const std::string& model_dir) {
@@ -180,7 +180,7 @@ void DecodeRuntime::Parts::Describe() {
   info.memory = device.backend->memory();
 }
 
-void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingStore& store,
+void DecodeRuntime::Parts::Start(const DecodeOptions& options, RecordReader reader,
                                  base::Clock& clock) {
   SchedulerOptions& scheduler = engine_options.scheduler;
   scheduler.max_batch_tokens = options.max_batch_tokens;
@@ -197,7 +197,7 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingS
   engine_options.observer = metrics.Observer();
   engine_options.fetch = {.threads = options.fetch_threads, .max_bytes = options.fetch_bytes};
   delivery = std::make_unique<Delivery>();
-  engine = std::make_unique<Engine>(engine_options, std::move(device), store, clock);
+  engine = std::make_unique<Engine>(engine_options, std::move(device), std::move(reader), clock);
   prompt_threads = std::make_unique<WorkerThreads>(
       options.prompt_threads, static_cast<size_t>(options.max_sequences) + options.max_waiting);
 
@@ -211,12 +211,12 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, store::EmbeddingS
   service = std::make_unique<DecodeService>(
       GenerateParts{*engine, *prompts, *tokenizer, *prompt_threads, *delivery, clock, info.width,
                     options.sink_bytes, options.deadline_cap},
-      std::move(answer));
+      std::move(answer), static_cast<uint32_t>(options.max_waiting));
 }
 
 absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const DecodeOptions& options,
                                                                      base::ComputePool& pool,
-                                                                     store::EmbeddingStore& store,
+                                                                     RecordReader reader,
                                                                      base::Clock& clock,
                                                                      metrics::Metrics& metrics) {
   RETURN_IF_ERROR(options.Validate());
@@ -230,7 +230,7 @@ absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const Decod
   parts->metrics.SetMemory(options.device, parts->info.memory);
   parts->metrics.SetCache(
       {options.block_size, parts->info.kv_cache_blocks, KvTypeName(options.kv_cache_dtype)});
-  parts->Start(options, store, clock);
+  parts->Start(options, std::move(reader), clock);
   return std::unique_ptr<DecodeRuntime>(new DecodeRuntime(std::move(parts)));
 }
 

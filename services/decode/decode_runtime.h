@@ -11,10 +11,10 @@
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
 #include "common/metrics/metrics.h"
-#include "common/store/embedding_store.h"
 #include "kernels/backend.h"
 #include "services/decode/decode_options.h"
 #include "services/decode/engine/engine_stats.h"
+#include "services/decode/engine/record_reader.h"
 
 namespace tessera::decode {
 
@@ -34,12 +34,11 @@ struct DecodeInfo {
 // and service.
 class DecodeRuntime {
  public:
-  // Loads the model and starts the engine. `pool`, `store`, `clock` and `metrics` outlive the
-  // result.
+  // Loads the model and starts the engine. `pool`, `clock` and `metrics` outlive the result.
   // INVALID_ARGUMENT or NOT_FOUND names the option, config key or tensor at fault.
   static absl::StatusOr<std::unique_ptr<DecodeRuntime>> Create(const DecodeOptions& options,
                                                                base::ComputePool& pool,
-                                                               store::EmbeddingStore& store,
+                                                               RecordReader reader,
                                                                base::Clock& clock,
                                                                metrics::Metrics& metrics);
   // Ends what still runs with UNAVAILABLE. REQUIRES: the server that serves service() has been shut

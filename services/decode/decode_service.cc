@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "common/rpc/watch_reactor.h"
 #include "services/decode/prefill_call.h"
 
 namespace tessera::decode {
 
-DecodeService::DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info)
-    : parts_(parts), info_(std::move(info)) {}
+DecodeService::DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info,
+                             uint32_t waiting_limit)
+    : parts_(parts), info_(std::move(info)), waiting_limit_(waiting_limit), timers_(parts.clock) {}
 
 grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
 DecodeService::Generate(grpc::CallbackServerContext* context) {
@@ -18,6 +20,26 @@ grpc::ServerUnaryReactor* DecodeService::Prefill(grpc::CallbackServerContext* co
                                                  const v1::DecodeServicePrefillRequest* request,
                                                  v1::DecodeServicePrefillResponse* response) {
   return PrefillCall::Start(parts_, *context, *request, *response);
+}
+
+grpc::ServerWriteReactor<v1::DecodeServiceWatchLoadResponse>* DecodeService::WatchLoad(
+    grpc::CallbackServerContext*, const v1::DecodeServiceWatchLoadRequest* request) {
+  return rpc::WatchReactor<v1::DecodeServiceWatchLoadResponse>::Start(
+      {timers_, parts_.clock}, rpc::WatchInterval(request->interval_milliseconds()),
+      [this](v1::DecodeServiceWatchLoadResponse& load) { FillLoad(load); });
+}
+
+void DecodeService::FillLoad(v1::DecodeServiceWatchLoadResponse& load) const {
+  const EngineStats stats = parts_.engine.stats();
+  load.set_draining(parts_.engine.draining());
+  load.set_blocks_total(static_cast<uint32_t>(stats.blocks_total));
+  load.set_blocks_free(static_cast<uint32_t>(stats.blocks_total - stats.blocks_used));
+  load.set_block_tokens(static_cast<uint32_t>(parts_.engine.block_size()));
+  load.set_running(static_cast<uint32_t>(stats.running));
+  load.set_waiting(static_cast<uint32_t>(stats.waiting));
+  load.set_waiting_limit(waiting_limit_);
+  load.set_requests_ended(static_cast<uint64_t>(stats.finished_stop + stats.finished_length +
+                                                stats.finished_abort + stats.finished_error));
 }
 
 grpc::ServerUnaryReactor* DecodeService::GetInfo(grpc::CallbackServerContext* context,

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/timers.h"
 #include "services/decode/generate_call.h"
 #include "tessera/v1/decode.grpc.pb.h"
 
@@ -10,8 +11,10 @@ namespace tessera::decode {
 // tessera.v1.DecodeService: the wire in front of the engine, nothing else.
 class DecodeService final : public v1::DecodeService::CallbackService {
  public:
-  // What `parts` names outlives the service; `info` is what GetInfo answers.
-  DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info);
+  // What `parts` names outlives the service; `info` is what GetInfo answers; `waiting_limit`:
+  // requests that may wait.
+  DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info,
+                uint32_t waiting_limit);
 
   grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
   Generate(grpc::CallbackServerContext* context) override;
@@ -20,13 +23,21 @@ class DecodeService final : public v1::DecodeService::CallbackService {
                                     const v1::DecodeServicePrefillRequest* request,
                                     v1::DecodeServicePrefillResponse* response) override;
 
+  grpc::ServerWriteReactor<v1::DecodeServiceWatchLoadResponse>* WatchLoad(
+      grpc::CallbackServerContext* context,
+      const v1::DecodeServiceWatchLoadRequest* request) override;
+
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::DecodeServiceGetInfoRequest* request,
                                     v1::DecodeServiceGetInfoResponse* response) override;
 
  private:
+  void FillLoad(v1::DecodeServiceWatchLoadResponse& load) const;
+
   const GenerateParts parts_;
   const v1::DecodeServiceGetInfoResponse info_;
+  const uint32_t waiting_limit_;
+  base::Timers timers_;  // of WatchLoad
 };
 
 }  // namespace tessera::decode

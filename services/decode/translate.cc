@@ -79,6 +79,7 @@ absl::Status ParseImages(const v1::DecodeStart& start, int64_t row_width, AskedF
                             absl::StrCat(field, " has ", ref.rows(), " rows"));
     }
     asked.keys.push_back(*key);
+    asked.origins.push_back(ref.origin());
     asked.images.push_back({int64_t{ref.rows()}});
   }
   return absl::OkStatus();
@@ -156,8 +157,10 @@ v1::CacheTier ToTier(RowTier tier) {
       return v1::CACHE_TIER_PREFIX_KV;
     case RowTier::kLocal:
       return v1::CACHE_TIER_LOCAL;
-    case RowTier::kComputed:
-      return v1::CACHE_TIER_COMPUTED;
+    case RowTier::kStore:
+      return v1::CACHE_TIER_STORE;
+    case RowTier::kOrigin:
+      return v1::CACHE_TIER_ORIGIN;
   }
   return v1::CACHE_TIER_UNSPECIFIED;
 }
@@ -184,6 +187,7 @@ Request ToRequest(const AskedFor& asked, const PromptPlan& plan) {
     CHECK_EQ(static_cast<size_t>(segment.image), request.pictures.size());
     PromptPicture& picture = request.pictures.emplace_back();
     picture.key = asked.keys[segment.image];
+    picture.origin = asked.origins[segment.image];
     picture.first_token = static_cast<int32_t>(request.ids.size());
     picture.rows = static_cast<int32_t>(segment.rows);
     request.ids.insert(request.ids.end(), segment.rows, -1);

@@ -21,6 +21,7 @@ struct AskedFor {
   std::vector<Message> messages;
   std::vector<PromptImage> images;        // in the order of the parts
   std::vector<store::EmbeddingKey> keys;  // of the images
+  std::vector<std::string> origins;       // likewise
   SamplingOptions sampling;               // the seed is drawn where none was given
   int64_t max_tokens = 256;
   std::vector<std::string> stops;

@@ -7,7 +7,7 @@
 #include "services/gateway/answer.h"
 #include "services/gateway/call_tracker.h"
 #include "services/gateway/inflight_limit.h"
-#include "services/gateway/timers.h"
+#include "common/base/timers.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -45,7 +45,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   InflightLimit& limit_;
   const v1::GetModelInfoResponse model_info_;
   UploadBudget uploads_;
-  Timers timers_;
+  base::Timers timers_;
   const std::shared_ptr<AheadPrefill> ahead_;
   CallTracker tracker_;  // last: waits for the uploads first
 };

@@ -10,7 +10,7 @@
 #include "services/gateway/answer.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/inflight_limit.h"
-#include "services/gateway/timers.h"
+#include "common/base/timers.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -19,7 +19,7 @@ namespace tessera::gateway {
 struct ReactorParts {
   const GatewayOptions& options;
   InflightLimit& limit;
-  Timers& timers;
+  base::Timers& timers;
   base::Clock& clock;
 };
 
@@ -65,7 +65,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   v1::TextPiece waiting_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Timers::Id> full_ ABSL_GUARDED_BY(mutex_);  // the answer waits for the client
+  std::optional<base::Timers::Id> full_ ABSL_GUARDED_BY(mutex_);  // the answer waits for the client
   bool slow_ ABSL_GUARDED_BY(mutex_) = false;               // it has
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

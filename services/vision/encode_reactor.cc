@@ -251,6 +251,7 @@ v1::ImageRef EncodeReactor::Ref() const {
   ref.set_grid_height(static_cast<uint32_t>(plan_.grid_height));
   ref.set_grid_width(static_cast<uint32_t>(plan_.grid_width));
   ref.set_vision_fingerprint(fingerprint_);
+  ref.set_origin(parts_.origin);
   return ref;
 }
 

@@ -20,6 +20,7 @@ struct PipelineStats {
   int64_t pending_images = 0;     // accepted, not yet rows
   bool encoder_has_work = false;  // a picture is in the tower, or could be
   int64_t batches = 0;            // that the tower has been through since the start
+  bool draining = false;          // new pictures are refused
 };
 
 // The vision service's series, all at 0 from the start. Any thread but Update's, which is one at a

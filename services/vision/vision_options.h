@@ -22,7 +22,9 @@ struct VisionOptions {
   size_t max_pending_images = 64;           // accepted, not yet encoded; more is refused
   size_t max_pending_bytes = 256ull << 20;  // of encoded pictures, likewise
   size_t max_held_bytes = 256ull << 20;  // of rows whose reader has not read them; more is refused
-  int max_batch_images = 4;              // in one pass of the tower; 1..256
+  // This replica's address, by which decode reads records that no store has. Empty: nobody does.
+  std::string origin;
+  int max_batch_images = 4;  // in one pass of the tower; 1..256
 };
 
 }  // namespace tessera::vision

@@ -104,7 +104,7 @@ struct VisionRuntime::Parts {
   std::unique_ptr<VisionService> service;
 
   absl::Status LoadTower(const VisionOptions& options, base::ComputePool& pool);
-  void Start(const VisionOptions& options, store::EmbeddingStore& store, base::Clock& clock);
+  void Start(const VisionOptions& options, const VisionStores& stores, base::Clock& clock);
 };
 
 absl::Status VisionRuntime::Parts::LoadTower(const VisionOptions& options,
@@ -127,7 +127,7 @@ absl::Status VisionRuntime::Parts::LoadTower(const VisionOptions& options,
   return weights->CheckUnchanged();
 }
 
-void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingStore& store,
+void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStores& stores,
                                  base::Clock& clock) {
   const QualityGate gate(options.quality_gate, options.quality_thresholds);
   info.fingerprint = FingerprintOf(identity, gate);
@@ -149,7 +149,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   pipeline = std::make_unique<EncodePipeline>(
       pipeline_options,
       MakeSteps(options.image_limits, config.preprocess, gate, StepParts{clock, metrics}),
-      PipelineParts{*tower, store, clock, metrics});
+      PipelineParts{*tower, stores.store, clock, metrics});
   held = std::make_unique<HeldRecords>(options.max_held_bytes);
   lookups = std::make_unique<WorkerPool>(options.lookup_threads, kMaxLookups);
 
@@ -159,19 +159,20 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, store::EmbeddingS
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
   service = std::make_unique<VisionService>(VisionServiceParts{
-      *pipeline, *lookups, store, *held, clock, metrics, identity, gate, options.image_limits,
-      [this](const ImageHeader& header) { return PlanRows(header, config); }, answer});
+      *pipeline, *lookups, stores.store, stores.local, *held, clock, metrics, identity, gate,
+      options.image_limits, [this](const ImageHeader& header) { return PlanRows(header, config); },
+      answer, stores.codec, options.origin, static_cast<uint32_t>(options.max_pending_images)});
 }
 
 absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,
                                                                      base::ComputePool& pool,
-                                                                     store::EmbeddingStore& store,
+                                                                     const VisionStores& stores,
                                                                      base::Clock& clock,
                                                                      metrics::Metrics& metrics) {
   RETURN_IF_ERROR(Validate(options));
   auto parts = std::make_unique<Parts>(metrics);
   RETURN_IF_ERROR(parts->LoadTower(options, pool));
-  parts->Start(options, store, clock);
+  parts->Start(options, stores, clock);
   return std::unique_ptr<VisionRuntime>(new VisionRuntime(std::move(parts)));
 }
 

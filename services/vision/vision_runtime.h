@@ -4,12 +4,14 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
 #include "common/store/embedding_store.h"
+#include "common/store/record_codec.h"
 #include "kernels/backend.h"
 #include "services/vision/vision_metrics.h"
 #include "services/vision/vision_options.h"
@@ -26,14 +28,28 @@ struct VisionInfo {
   size_t loaded_bytes = 0;     // bytes of tower and connector in the model's files
 };
 
+// Where records go and come from; the stores outlive who uses them.
+struct VisionStores {
+  // One store, in this process's memory.
+  VisionStores(store::EmbeddingStore& only)  // NOLINT(google-explicit-constructor)
+      : store(only), local(only) {}
+  // `local`: what of `store` is in memory here. `codec` seals what others read here.
+  VisionStores(store::EmbeddingStore& all, store::EmbeddingStore& local, store::RecordCodec codec)
+      : store(all), local(local), codec(std::move(codec)) {}
+
+  store::EmbeddingStore& store;
+  store::EmbeddingStore& local;
+  store::RecordCodec codec;
+};
+
 // The vision service of one model on one device: owns backend, tower, threads and service.
 class VisionRuntime {
  public:
-  // Loads the model. `pool`, `store`, `clock` and `metrics` outlive the result. INVALID_ARGUMENT or
-  // NOT_FOUND names the option, config key or tensor at fault.
+  // Loads the model. `pool`, the stores, `clock` and `metrics` outlive the result. INVALID_ARGUMENT
+  // or NOT_FOUND names the option, config key or tensor at fault.
   static absl::StatusOr<std::unique_ptr<VisionRuntime>> Create(const VisionOptions& options,
                                                                base::ComputePool& pool,
-                                                               store::EmbeddingStore& store,
+                                                               const VisionStores& stores,
                                                                base::Clock& clock,
                                                                metrics::Metrics& metrics);
   // REQUIRES: the server that serves service() has been shut down.

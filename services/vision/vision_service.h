@@ -1,10 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/timers.h"
 #include "common/store/embedding_store.h"
+#include "common/store/record_codec.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
@@ -20,9 +23,10 @@ namespace tessera::vision {
 // What the service stands on. References outlive it.
 struct VisionServiceParts {
   EncodePipeline& pipeline;
-  WorkerPool& lookups;  // where the store is read
+  WorkerPool& lookups;  // where the stores are read
   store::EmbeddingStore& store;
-  HeldRecords& held;  // by calls whose caller has not closed its side
+  store::EmbeddingStore& local;  // what of it is in this process's memory, for GetRecord
+  HeldRecords& held;             // by calls whose caller has not closed its side
   base::Clock& clock;
   const VisionMetrics& metrics;
   RowIdentity identity;
@@ -31,6 +35,9 @@ struct VisionServiceParts {
   // Rows from a header that passed the limits.
   std::function<absl::StatusOr<ImagePlan>(const ImageHeader&)> plan;
   v1::VisionServiceGetInfoResponse info;
+  store::RecordCodec codec = {};  // of GetRecord
+  std::string origin = {};        // this replica's name in references
+  uint32_t pending_limit = 0;     // pictures that may be pending
 };
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of
@@ -45,6 +52,11 @@ class VisionService final : public v1::VisionService::CallbackService {
 
   grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* Encode(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerWriteReactor<v1::GetRecordResponse>* GetRecord(
+      grpc::CallbackServerContext* context, const v1::GetRecordRequest* request) override;
+  grpc::ServerWriteReactor<v1::VisionServiceWatchLoadResponse>* WatchLoad(
+      grpc::CallbackServerContext* context,
+      const v1::VisionServiceWatchLoadRequest* request) override;
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::VisionServiceGetInfoRequest* request,
                                     v1::VisionServiceGetInfoResponse* response) override;
@@ -52,6 +64,8 @@ class VisionService final : public v1::VisionService::CallbackService {
  private:
   const VisionServiceParts parts_;
   const std::string fingerprint_ = FingerprintOf(parts_.identity, parts_.gate);
+  std::atomic<int> records_under_way_{0};
+  base::Timers timers_{parts_.clock};  // of WatchLoad
 };
 
 }  // namespace tessera::vision

@@ -27,7 +27,7 @@ absl::Status Draining() {
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options, EngineDevice device, store::EmbeddingStore& store,
+Engine::Engine(const EngineOptions& options, EngineDevice device, RecordReader reader,
                base::Clock& clock)
     : options_(options),
       most_requests_(int64_t{options.scheduler.max_sequences} + options.scheduler.max_waiting),
@@ -37,7 +37,8 @@ Engine::Engine(const EngineOptions& options, EngineDevice device, store::Embeddi
             {.fetch = [this](FetchJob job) { fetcher_->Fetch(std::move(job)); },
              .ended = [this](Priority priority) { LeavePlace(priority); }}),
       fetcher_(std::make_unique<RowFetcher>(
-          options.fetch, store, [this](FetchResult result) { queue_.Push(std::move(result)); })) {
+          options.fetch, std::move(reader),
+          [this](FetchResult result) { queue_.Push(std::move(result)); })) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -109,6 +110,11 @@ void Engine::Resume(SequenceId id) { queue_.Push(ResumeRequest{id}); }
 
 void Engine::RowsReady(SequenceId id, std::vector<int32_t> pictures) {
   queue_.Push(RowsExist{id, std::move(pictures)});
+}
+
+bool Engine::draining() const {
+  base::MutexLock lock(mutex_);
+  return draining_;
 }
 
 bool Engine::Drain(absl::Time deadline) {

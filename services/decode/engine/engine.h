@@ -24,8 +24,8 @@ namespace tessera::decode {
 // queue; answers leave through TokenSinks. Any thread.
 class Engine {
  public:
-  // Starts the thread. `store` and `clock` outlive the engine. REQUIRES: valid options.
-  Engine(const EngineOptions& options, EngineDevice device, store::EmbeddingStore& store,
+  // Starts the thread. `clock` outlives the engine. REQUIRES: valid options.
+  Engine(const EngineOptions& options, EngineDevice device, RecordReader reader,
          base::Clock& clock);
   // Ends what still runs with UNAVAILABLE.
   ~Engine();
@@ -49,6 +49,8 @@ class Engine {
   // waits for them. True when none was cancelled. Not from a sink.
   bool Drain(absl::Time deadline);
 
+  // Whether Submit refuses for good.
+  bool draining() const;
   EngineStats stats() const { return loop_.stats(); }
   // Sees questions that a stuck engine has not seen yet.
   EngineProgress progress() const;

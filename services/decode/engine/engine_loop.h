@@ -65,8 +65,8 @@ class EngineLoop {
   void Proceed(ActiveRequest& request);
   void ProceedExpelled();
   void Fetch(ActiveRequest& request);
-  absl::Status TakeRecord(ActiveRequest& request, size_t picture,
-                          const store::EmbeddingRecord& record, store::FloatRows rows);
+  absl::Status TakeRecord(ActiveRequest& request, size_t picture, const ReadRecord& found,
+                          store::FloatRows rows);
   void AskForRows(ActiveRequest& request);
   void EndStage(ActiveRequest& request);
   void EndExpired(absl::Time now);

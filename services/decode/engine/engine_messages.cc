@@ -82,6 +82,7 @@ void EngineLoop::Fetch(ActiveRequest& request) {
     if (!sequence.LacksRows(i)) continue;
     job.pictures.push_back(static_cast<int32_t>(i));
     job.keys.push_back(sequence.pictures[i].key);
+    job.origins.push_back(sequence.pictures[i].origin);
     job.bytes +=
         static_cast<size_t>(sequence.pictures[i].rows * options_.row_width) * sizeof(float);
   }
@@ -103,8 +104,8 @@ void EngineLoop::On(FetchResult message) {
       request.pictures[picture].awaited = true;
       continue;
     }
-    absl::Status status =
-        TakeRecord(request, picture, *message.records[i], std::move(message.rows[i]));
+    absl::Status status = TakeRecord(request, picture, {message.records[i], message.tiers[i]},
+                                     std::move(message.rows[i]));
     if (!status.ok()) return End(request, status);
   }
   // Its pinned blocks may have gone meanwhile, and rows that it did not need then are needed now.
@@ -112,8 +113,9 @@ void EngineLoop::On(FetchResult message) {
   AskForRows(request);
 }
 
-absl::Status EngineLoop::TakeRecord(ActiveRequest& request, size_t picture,
-                                    const store::EmbeddingRecord& record, store::FloatRows rows) {
+absl::Status EngineLoop::TakeRecord(ActiveRequest& request, size_t picture, const ReadRecord& found,
+                                    store::FloatRows rows) {
+  const store::EmbeddingRecord& record = *found.record;
   const PromptPicture& asked = request.sequence.pictures[picture];
   if (record.rows != asked.rows || record.width != options_.row_width) {
     return base::BadField(
@@ -124,7 +126,7 @@ absl::Status EngineLoop::TakeRecord(ActiveRequest& request, size_t picture,
   }
   PictureOutcome& outcome = request.pictures[picture].outcome;
   outcome.bytes_moved = record.data.size();
-  if (outcome.tier != RowTier::kComputed) outcome.tier = RowTier::kLocal;
+  outcome.tier = found.tier;
   counted_.fetched_bytes += static_cast<int64_t>(record.data.size());
   request.sequence.rows[picture] = {rows.view, std::move(rows.owner)};
   return absl::OkStatus();
@@ -148,7 +150,6 @@ void EngineLoop::AskForRows(ActiveRequest& request) {
   std::vector<int32_t> missing;
   for (size_t i = 0; i < request.pictures.size(); ++i) {
     if (!request.pictures[i].awaited) continue;
-    request.pictures[i].outcome.tier = RowTier::kComputed;
     missing.push_back(static_cast<int32_t>(i));
   }
   request.sink->OnNeedRows(missing);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/store/embedding_key.h"
 
@@ -11,6 +12,7 @@ struct PromptPicture {
   store::EmbeddingKey key;
   int32_t first_token = 0;  // place of its first row in the prompt
   int32_t rows = 0;
+  std::string origin = {};  // the replica that made the rows, as the request says
 
   int32_t end_token() const { return first_token + rows; }
 };

@@ -2,13 +2,10 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/log.h"
-
 namespace tessera::decode {
 
-RowFetcher::RowFetcher(const RowFetcherOptions& options, store::EmbeddingStore& store, Done done)
-    : options_(options), store_(store), done_(std::move(done)) {
+RowFetcher::RowFetcher(const RowFetcherOptions& options, RecordReader reader, Done done)
+    : options_(options), reader_(std::move(reader)), done_(std::move(done)) {
   for (int32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -59,14 +56,11 @@ FetchResult RowFetcher::Read(FetchJob job) {
   result.pictures = std::move(job.pictures);
   result.records.reserve(job.keys.size());
   result.rows.reserve(job.keys.size());
-  for (const store::EmbeddingKey& key : job.keys) {
-    auto record = store_.Get(key);
-    if (!record.ok()) {
-      base::Log(base::LogLevel::kWarning,
-                absl::StrCat("reading an embedding record: ", record.status().ToString()));
-    }
-    const bool found = record.ok() && record->has_value();
-    result.records.push_back(found ? **std::move(record) : nullptr);
+  for (size_t i = 0; i < job.keys.size(); ++i) {
+    ReadRecord read = reader_({job.keys[i], i < job.origins.size() ? job.origins[i] : ""});
+    const bool found = read.record != nullptr;
+    result.records.push_back(std::move(read.record));
+    result.tiers.push_back(read.tier);
     // int8 rows are widened here: the engine's thread has other things to do.
     result.rows.push_back(found ? store::ToFloatRows(result.records.back()) : store::FloatRows());
   }

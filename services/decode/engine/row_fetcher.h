@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/store/embedding_store.h"
 #include "common/store/rows.h"
+#include "services/decode/engine/record_reader.h"
 #include "services/decode/engine/sequence.h"
 
 namespace tessera::decode {
@@ -24,13 +25,15 @@ struct FetchJob {
   SequenceId id = 0;
   std::vector<int32_t> pictures;  // positions in the sequence's pictures
   std::vector<store::EmbeddingKey> keys;
-  size_t bytes = 0;  // what the rows will take, about
+  std::vector<std::string> origins;  // of the keys; may be shorter: not known
+  size_t bytes = 0;                  // what the rows will take, about
 };
 
 struct FetchResult {
   SequenceId id = 0;
   std::vector<int32_t> pictures;          // as asked
   std::vector<store::RecordPtr> records;  // null: nobody has it
+  std::vector<RowTier> tiers;             // who had them
   std::vector<store::FloatRows> rows;     // of the records, as a device takes them
 };
 
@@ -40,8 +43,8 @@ class RowFetcher {
  public:
   using Done = std::function<void(FetchResult)>;
 
-  // `done` is called from the fetcher's threads, once per job. `store` outlives the fetcher.
-  RowFetcher(const RowFetcherOptions& options, store::EmbeddingStore& store, Done done);
+  // `done` is called from the fetcher's threads, once per job.
+  RowFetcher(const RowFetcherOptions& options, RecordReader reader, Done done);
   // Drops the jobs that have not begun and waits for the others.
   ~RowFetcher();
   RowFetcher(const RowFetcher&) = delete;
@@ -57,7 +60,7 @@ class RowFetcher {
   FetchResult Read(FetchJob job);
 
   const RowFetcherOptions options_;
-  store::EmbeddingStore& store_;
+  const RecordReader reader_;
   const Done done_;
   base::Mutex mutex_;
   base::CondVar changed_;

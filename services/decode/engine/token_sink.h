@@ -13,7 +13,13 @@
 namespace tessera::decode {
 
 // Where the rows of a picture came from.
-enum class RowTier { kNone, kPrefixKv /* not needed */, kLocal, kComputed /* after NeedRows */ };
+enum class RowTier {
+  kNone,
+  kPrefixKv,  // not needed
+  kLocal,     // memory of this process
+  kStore,     // shared with others
+  kOrigin,    // the vision replica that made them
+};
 
 struct PictureOutcome {
   RowTier tier = RowTier::kNone;

@@ -175,7 +175,8 @@ bool EncodePipeline::Drain(absl::Time deadline) {
 
 PipelineStats EncodePipeline::stats() const {
   base::MutexLock lock(mutex_);
-  return {static_cast<int64_t>(pending_images_), encoding_ || !to_encode_.empty(), batches_};
+  return {static_cast<int64_t>(pending_images_), encoding_ || !to_encode_.empty(), batches_,
+          draining_};
 }
 
 }  // namespace tessera::vision

@@ -161,5 +161,27 @@ TEST_F(DecodeServiceTest, ManyClientsThatComeAndGoLeaveNothingBehind) {
   EXPECT_EQ(engine_->stats().blocks_used, 0);
 }
 
+TEST_F(DecodeServiceTest, ItsLoadIsToldAtOnceAndAgain) {
+  Start({});
+  grpc::ClientContext context;
+  v1::DecodeServiceWatchLoadRequest request;
+  request.set_interval_milliseconds(10);
+  const auto stream = stub_->WatchLoad(&context, request);
+  v1::DecodeServiceWatchLoadResponse load;
+  ASSERT_TRUE(stream->Read(&load));
+  EXPECT_FALSE(load.draining());
+  EXPECT_GT(load.blocks_total(), 0u);
+  EXPECT_EQ(load.blocks_free(), load.blocks_total());
+  EXPECT_GT(load.block_tokens(), 0u);
+  EXPECT_EQ(load.waiting_limit(), 9u);
+  EXPECT_EQ(load.requests_ended(), 0u);
+  engine_->Drain(absl::InfinitePast());
+  while (!load.draining()) ASSERT_TRUE(stream->Read(&load));
+  context.TryCancel();
+  while (stream->Read(&load)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
 }  // namespace
 }  // namespace tessera::decode

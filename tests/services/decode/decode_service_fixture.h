@@ -98,7 +98,7 @@ class DecodeServiceTest : public ::testing::Test {
     service_ = std::make_unique<DecodeService>(
         GenerateParts{*engine_, *prompts_, *tokenizer_, *prompt_threads_, delivery_,
                       base::RealClock(), testing::kFakeWidth, setup.sink_bytes, absl::Seconds(120)},
-        info);
+        info, 9);
     grpc::Service* services[] = {service_.get()};
     server_ = *rpc::Server::Start({.address = setup.small_window ? "127.0.0.1:0" : ""}, services,
                                   {"tessera.v1.DecodeService"});

@@ -74,7 +74,7 @@ TEST_F(DecodeServiceTest, MissingRowsAreAskedForAndTheAnswerGoesOnWhenTheyAreRea
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_EQ(answer.text, Expected(start, records));
   EXPECT_EQ(answer.end.images(0).cache(), v1::CACHE_TIER_LOCAL);
-  EXPECT_EQ(answer.end.images(1).cache(), v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(answer.end.images(1).cache(), v1::CACHE_TIER_LOCAL);
 }
 
 TEST_F(DecodeServiceTest, MissingRowsThatNobodyCanAnnounceEndTheCall) {

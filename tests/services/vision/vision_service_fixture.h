@@ -77,11 +77,11 @@ class VisionServiceTest : public ::testing::Test {
     info.set_width(2);
     info.set_device("fake");
     service_ = std::make_unique<VisionService>(VisionServiceParts{
-        *pipeline_, *lookups_, store_, *held_, clock_, metrics_, identity_, gate_, limits_,
+        *pipeline_, *lookups_, store_, store_, *held_, clock_, metrics_, identity_, gate_, limits_,
         [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
           return ImagePlan{1, 1, 1, 1, 1};
         },
-        info});
+        info, store::RecordCodec(), "10.0.0.7:9100", 7});
     server_ = *rpc::Server::Start({}, {service_.get()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }

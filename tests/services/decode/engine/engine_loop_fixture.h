@@ -47,11 +47,12 @@ class EngineLoopTest : public ::testing::Test {
   }
 
   void Answer(const FetchJob& job, std::vector<store::RecordPtr> records) {
-    std::vector<store::FloatRows> rows;
-    for (const store::RecordPtr& record : records) {
-      rows.push_back(record == nullptr ? store::FloatRows() : store::ToFloatRows(record));
+    FetchResult result{job.id, job.pictures, std::move(records), {}, {}};
+    for (const store::RecordPtr& record : result.records) {
+      result.tiers.push_back(record == nullptr ? RowTier::kNone : RowTier::kLocal);
+      result.rows.push_back(record == nullptr ? store::FloatRows() : store::ToFloatRows(record));
     }
-    loop_->Handle(FetchResult{job.id, job.pictures, std::move(records), std::move(rows)});
+    loop_->Handle(std::move(result));
   }
 
   // The store of these records answers each job that came; nothing else is found.

@@ -61,7 +61,7 @@ TEST_F(EngineLoopTest, ADelayInEachStageAppearsInExactlyItsTime) {
   EXPECT_EQ(outcome.fetch, absl::Seconds(1010));
   EXPECT_EQ(outcome.prefill, absl::Seconds(3));
   EXPECT_EQ(outcome.generation, absl::Seconds(3) * (generated - 1));
-  EXPECT_EQ(outcome.pictures[0].tier, RowTier::kComputed);
+  EXPECT_EQ(outcome.pictures[0].tier, RowTier::kLocal);
   EXPECT_EQ(outcome.pictures[0].bytes_moved, record->data.size());
 }
 

@@ -196,7 +196,7 @@ TEST_F(EnginePrefixTest, RowsAreAskedForAgainWhenPinnedBlocksWereGivenAway) {
   RunAll(records);
   EXPECT_TRUE(waiting->status().ok()) << waiting->status();
   EXPECT_EQ(waiting->ids().size(), 3u);
-  EXPECT_EQ(waiting->outcome().pictures[0].tier, RowTier::kComputed);
+  EXPECT_EQ(waiting->outcome().pictures[0].tier, RowTier::kLocal);
   EXPECT_EQ(waiting->outcome().cached_tokens, 0);
 }
 

@@ -156,7 +156,7 @@ TEST_F(EngineTest, MissingRowsAreAskedForAndReadAgain) {
   sink->AwaitEnd();
   EXPECT_TRUE(sink->status().ok()) << sink->status();
   EXPECT_EQ(sink->ids(), ExpectedAnswer(PictureRequest({record}, 3, 5, 1, nullptr), {record}));
-  EXPECT_EQ(sink->outcome().pictures[0].tier, RowTier::kComputed);
+  EXPECT_EQ(sink->outcome().pictures[0].tier, RowTier::kLocal);
 }
 
 TEST_F(EngineTest, ASinkThatHasEnoughEndsTheAnswerWell) {

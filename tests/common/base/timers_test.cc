@@ -1,4 +1,4 @@
-#include "services/gateway/timers.h"
+#include "common/base/timers.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "common/base/bounded_queue.h"
 #include "tests/support/fake_clock.h"
 
-namespace tessera::gateway {
+namespace tessera::base {
 namespace {
 
 class TimersTest : public ::testing::Test {
@@ -51,8 +51,9 @@ TEST_F(TimersTest, WhatIsCancelledDoesNotRun) {
 TEST_F(TimersTest, AFunctionMayAskForItsNextTime) {
   int left = 3;
   std::function<void()> again = [&] {
-    said_.TryPush(int{left});
-    if (--left > 0) timers_.At(clock_.Now(), again);
+    const int now = left--;
+    if (left > 0) timers_.At(clock_.Now(), again);
+    said_.TryPush(int{now});  // behind the last of these the test, and what is captured, may end
   };
   timers_.At(clock_.Now(), again);
   EXPECT_EQ(Next(), 3);
@@ -71,4 +72,4 @@ TEST_F(TimersTest, WhatIsNotDueGoesWithTheTimers) {
 }
 
 }  // namespace
-}  // namespace tessera::gateway
+}  // namespace tessera::base

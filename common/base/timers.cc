@@ -1,12 +1,12 @@
-#include "services/gateway/timers.h"
+#include "common/base/timers.h"
 
-namespace tessera::gateway {
+namespace tessera::base {
 
-Timers::Timers(base::Clock& clock) : clock_(clock), thread_([this] { Run(); }) {}
+Timers::Timers(Clock& clock) : clock_(clock), thread_([this] { Run(); }) {}
 
 Timers::~Timers() {
   {
-    base::MutexLock lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
     changed_.SignalAll();
   }
@@ -14,7 +14,7 @@ Timers::~Timers() {
 }
 
 Timers::Id Timers::At(absl::Time due, std::function<void()> run) {
-  base::MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   const Id id = ++last_;
   const auto [place, added] = due_.emplace(Due(due, id), std::move(run));
   times_.emplace(id, due);
@@ -24,7 +24,7 @@ Timers::Id Timers::At(absl::Time due, std::function<void()> run) {
 
 void Timers::Cancel(Id id) {
   std::function<void()> dropped;  // goes without the lock
-  base::MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   const auto time = times_.find(id);
   if (time == times_.end()) return;
   const auto found = due_.find(Due(time->second, id));
@@ -37,7 +37,7 @@ void Timers::Run() {
   while (true) {
     std::function<void()> run;
     {
-      base::MutexLock lock(mutex_);
+      MutexLock lock(mutex_);
       if (stop_) return;
       const absl::Time next = due_.empty() ? absl::InfiniteFuture() : due_.begin()->first.first;
       if (next > clock_.Now()) {
@@ -52,4 +52,4 @@ void Timers::Run() {
   }
 }
 
-}  // namespace tessera::gateway
+}  // namespace tessera::base

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 
-namespace tessera::gateway {
+namespace tessera::base {
 
 // Runs functions when their time has come, one after another, on a thread of its own. Any thread.
 class Timers {
@@ -19,7 +19,7 @@ class Timers {
   using Id = uint64_t;
 
   // `clock` outlives the timers.
-  explicit Timers(base::Clock& clock);
+  explicit Timers(Clock& clock);
   // Drops what is not due and waits for what runs.
   ~Timers();
   Timers(const Timers&) = delete;
@@ -35,9 +35,9 @@ class Timers {
 
   void Run();
 
-  base::Clock& clock_;
-  base::Mutex mutex_;
-  base::CondVar changed_;
+  Clock& clock_;
+  Mutex mutex_;
+  CondVar changed_;
   std::map<Due, std::function<void()>> due_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Id, absl::Time> times_ ABSL_GUARDED_BY(mutex_);
   Id last_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -45,4 +45,4 @@ class Timers {
   std::thread thread_;  // last: it uses everything above
 };
 
-}  // namespace tessera::gateway
+}  // namespace tessera::base

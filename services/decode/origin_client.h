@@ -1,0 +1,57 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/store/embedding_store.h"
+#include "common/store/record_codec.h"
+#include "tessera/v1/vision.grpc.pb.h"
+
+namespace tessera::decode {
+
+struct OriginOptions {
+  // "host:port" of the vision replicas that may be asked: a reference that names another is not
+  // believed. A host whose port is listed as "*:port" may be any.
+  std::vector<std::string> addresses;
+  absl::Duration timeout = absl::Seconds(2);  // of one record
+  size_t max_record_bytes = 256ull << 20;     // larger ones are refused unread
+};
+
+// Reads records from the vision replicas that made them. Any thread; each call blocks its own.
+class OriginClient {
+ public:
+  // `connect` makes the channel of an address. `clock` outlives the client.
+  OriginClient(OriginOptions options,
+               std::function<std::shared_ptr<grpc::Channel>(const std::string& address)> connect,
+               store::RecordCodec codec, base::Clock& clock);
+
+  // Whether `origin` is one of the addresses.
+  bool Knows(const std::string& origin) const;
+
+  // NOT_FOUND (RECORD_GONE), INVALID_ARGUMENT with a verdict of the codec, or what gRPC says. At
+  // most options.timeout. REQUIRES: Knows(origin).
+  absl::StatusOr<store::RecordPtr> Get(const std::string& origin, const store::EmbeddingKey& key);
+
+ private:
+  v1::VisionService::Stub& StubOf(const std::string& origin);
+  absl::StatusOr<std::string> Read(const std::string& origin, const store::EmbeddingKey& key);
+
+  const OriginOptions options_;
+  const std::function<std::shared_ptr<grpc::Channel>(const std::string&)> connect_;
+  const store::RecordCodec codec_;
+  base::Clock& clock_;
+  base::Mutex mutex_;
+  absl::flat_hash_map<std::string, std::unique_ptr<v1::VisionService::Stub>> stubs_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::decode

@@ -1,0 +1,67 @@
+#include "services/decode/record_tiers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/metrics/names.h"
+
+namespace tessera::decode {
+namespace {
+
+// How looks at the origin ended.
+struct OriginSeries {
+  explicit OriginSeries(metrics::Metrics& metrics)
+      : hits(metrics.GetCounter(metrics::kEmbeddingCacheLookups, {"origin", "hit"})),
+        misses(metrics.GetCounter(metrics::kEmbeddingCacheLookups, {"origin", "miss"})),
+        errors(metrics.GetCounter(metrics::kEmbeddingCacheLookups, {"origin", "error"})),
+        rejected(metrics.GetCounter(metrics::kEmbeddingCacheLookups, {"origin", "rejected"})) {}
+  metrics::Counter hits, misses, errors, rejected;
+};
+
+store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
+                            const WantedRecord& wanted) {
+  if (wanted.origin.empty() || !client.Knows(wanted.origin)) return nullptr;
+  absl::StatusOr<store::RecordPtr> record = client.Get(wanted.origin, wanted.key);
+  if (record.ok()) {
+    series.hits.Increment();
+    return *std::move(record);
+  }
+  if (absl::IsNotFound(record.status())) {
+    series.misses.Increment();
+  } else if (absl::IsInvalidArgument(record.status())) {
+    series.rejected.Increment();
+    base::Log(base::LogLevel::kWarning,
+              absl::StrCat("a record of ", wanted.origin, ": ", record.status().ToString()));
+  } else {
+    series.errors.Increment();
+  }
+  return nullptr;
+}
+
+ReadRecord FromStores(const RecordTiers& tiers, const WantedRecord& wanted) {
+  if (tiers.shared == nullptr) return RecordReader(tiers.local)(wanted);
+  store::FoundRecord found = tiers.shared->GetFrom(wanted.key);
+  if (found.record == nullptr) return {};
+  return {std::move(found.record),
+          found.tier == store::StoreTier::kLocal ? RowTier::kLocal : RowTier::kStore};
+}
+
+}  // namespace
+
+RecordReader MakeRecordReader(const RecordTiers& tiers) {
+  return RecordReader(
+      [tiers, series = OriginSeries(tiers.metrics)](const WantedRecord& wanted) -> ReadRecord {
+        ReadRecord read = FromStores(tiers, wanted);
+        if (read.record != nullptr || tiers.origin == nullptr) return read;
+        store::RecordPtr made = FromOrigin(*tiers.origin, series, wanted);
+        if (made == nullptr) return {};
+        store::EmbeddingStore* keep = &tiers.local;
+        if (tiers.shared != nullptr) keep = tiers.shared;
+        // What it took to make the rows is not known here; that they had to travel is.
+        keep->Put(made, absl::Milliseconds(100)).IgnoreError();
+        return {std::move(made), RowTier::kOrigin};
+      });
+}
+
+}  // namespace tessera::decode

@@ -1,0 +1,144 @@
+#include "services/decode/record_tiers.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "common/metrics/names.h"
+#include "common/rpc/server.h"
+#include "common/store/memory_store.h"
+#include "tests/services/decode/engine/fake_engine.h"
+
+namespace tessera::decode {
+namespace {
+
+using testing::FakeKey;
+using testing::FakeRecord;
+
+// A vision replica with one record.
+class Replica final : public v1::VisionService::Service {
+ public:
+  explicit Replica(std::string bytes) : bytes_(std::move(bytes)) {}
+  grpc::Status GetRecord(grpc::ServerContext*, const v1::GetRecordRequest* request,
+                         grpc::ServerWriter<v1::GetRecordResponse>* writer) override {
+    ++asked;
+    if (request->key() != std::string(FakeKey(1).bytes())) {
+      return grpc::Status(grpc::StatusCode::NOT_FOUND, "gone");
+    }
+    v1::GetRecordResponse response;
+    response.set_record_bytes(announced != 0 ? announced.load() : bytes_.size());
+    for (size_t at = 0; at < bytes_.size(); at += 50) {
+      response.set_chunk(bytes_.substr(at, 50));
+      writer->Write(response);
+      response.Clear();
+    }
+    return grpc::Status::OK;
+  }
+  std::atomic<int> asked{0};
+  std::atomic<uint64_t> announced{0};  // 0: the truth
+
+ private:
+  const std::string bytes_;
+};
+
+class RecordTiersTest : public ::testing::Test {
+ protected:
+  explicit RecordTiersTest(
+      std::string bytes = store::RecordCodec().Encode(*FakeRecord(1, 3)).value())
+      : replica_(std::move(bytes)) {
+    server_ = *rpc::Server::Start({}, {&replica_}, {});
+    origin_ = std::make_unique<OriginClient>(
+        OriginOptions{.addresses = {"vision-0:9100", "*:9101"}, .max_record_bytes = 10'000},
+        [this](const std::string& address) {
+          connected_ += address + " ";
+          return server_->InProcessChannel();
+        },
+        store::RecordCodec(), base::RealClock());
+  }
+
+  metrics::Metrics metrics_{"m"};
+  store::MemoryStore local_{1 << 20, metrics_};
+  testing::FakeStore shared_store_;
+  store::TieredStore shared_{local_, shared_store_, {}, metrics_};
+  Replica replica_;
+  std::unique_ptr<rpc::Server> server_;
+  std::string connected_;
+  std::unique_ptr<OriginClient> origin_;
+};
+
+TEST_F(RecordTiersTest, MemoryThenTheStoreThenTheOriginAreAsked) {
+  const RecordReader read = MakeRecordReader({local_, &shared_, origin_.get(), metrics_});
+  ASSERT_TRUE(local_.Put(FakeRecord(5, 1), absl::ZeroDuration()).ok());
+  ASSERT_TRUE(shared_store_.Put(FakeRecord(6, 2), absl::ZeroDuration()).ok());
+  EXPECT_EQ(read({FakeKey(5), "vision-0:9100"}).tier, RowTier::kLocal);
+  EXPECT_EQ(read({FakeKey(6), "vision-0:9100"}).tier, RowTier::kStore);
+  EXPECT_EQ(read({FakeKey(6), ""}).tier, RowTier::kLocal);  // kept
+  EXPECT_EQ(replica_.asked.load(), 0);
+  const ReadRecord made = read({FakeKey(1), "vision-0:9100"});
+  EXPECT_EQ(made.tier, RowTier::kOrigin);
+  ASSERT_NE(made.record, nullptr);
+  EXPECT_EQ(made.record->rows, 3);
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).tier, RowTier::kLocal);
+  EXPECT_EQ(replica_.asked.load(), 1);
+  ASSERT_TRUE(shared_.Flush(absl::Seconds(30)));
+  EXPECT_TRUE(shared_store_.Get(FakeKey(1))->has_value());  // and shared with others
+}
+
+TEST_F(RecordTiersTest, WithoutASharedStoreTheOriginComesBehindMemory) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).tier, RowTier::kOrigin);
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).tier, RowTier::kLocal);
+  EXPECT_EQ(read({FakeKey(2), "vision-0:9100"}).record, nullptr);  // it has not
+}
+
+// A reference may name any address: only ours are called.
+TEST_F(RecordTiersTest, AnOriginThatIsNotOneOfOursIsNeverCalled) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  for (const std::string origin : {"", "evil:9100", "vision-0:9101x", "vision-0:91000", ":"}) {
+    EXPECT_EQ(read({FakeKey(1), origin}).record, nullptr) << origin;
+  }
+  EXPECT_EQ(connected_, "");
+  EXPECT_EQ(read({FakeKey(1), "10.1.2.3:9101"}).tier, RowTier::kOrigin);
+  EXPECT_EQ(connected_, "10.1.2.3:9101 ");
+}
+
+TEST_F(RecordTiersTest, ARecordBeyondTheBoundIsNotRead) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  replica_.announced = 10'001;
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).record, nullptr);
+  replica_.announced = 1;  // it sends more than it said: what counts is what comes
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).tier, RowTier::kOrigin);
+}
+
+TEST_F(RecordTiersTest, AnOriginThatIsGoneIsAMiss) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  server_->Shutdown(absl::ZeroDuration());
+  OriginClient nobody(
+      {.addresses = {"127.0.0.1:1"}},
+      [](const std::string& address) {
+        return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+      },
+      store::RecordCodec(), base::RealClock());
+  EXPECT_EQ(
+      MakeRecordReader({local_, nullptr, &nobody, metrics_})({FakeKey(1), "127.0.0.1:1"}).record,
+      nullptr);
+}
+
+// What the replica sends is checked like what any store has.
+class LyingOriginTest : public RecordTiersTest {
+ protected:
+  LyingOriginTest() : RecordTiersTest(store::RecordCodec().Encode(*FakeRecord(2, 3)).value()) {}
+};
+
+TEST_F(LyingOriginTest, ARecordOfAnotherPictureIsRefused) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).record, nullptr);
+  EXPECT_EQ(metrics_.GetCounter(metrics::kEmbeddingCacheLookups, {"origin", "rejected"}).value(),
+            1);
+}
+
+}  // namespace
+}  // namespace tessera::decode
