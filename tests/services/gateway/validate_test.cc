@@ -66,12 +66,6 @@ TEST(ValidateTest, EveryMistakeNamesItsField) {
          for (int i = 0; i < 2; ++i) *r.mutable_messages(0)->add_parts() = r.messages(0).parts(0);
        },
        "messages[0].parts[3]"},
-      {"only spaces",
-       [](auto& r) {
-         r.mutable_messages(0)->clear_parts();
-         r.mutable_messages(0)->add_parts()->set_text(" \n");
-       },
-       "messages"},
       {"max_tokens 0", [](auto& r) { r.mutable_options()->set_max_tokens(0); },
        "options.max_tokens"},
       {"temperature -1", [](auto& r) { r.mutable_options()->set_temperature(-1); },
@@ -147,6 +141,15 @@ TEST(ValidateTest, AnotherModelIsNotFound) {
   EXPECT_EQ(base::ResourceOf(status).second, "gpt");
   request.set_model("shelf");
   EXPECT_TRUE(Parse(request).ok());
+}
+
+TEST(ValidateTest, AnEmptyQuestionIsAQuestion) {
+  for (const char* text : {"", " \n"}) {
+    v1::GenerateRequest request = GoodRequest();
+    request.mutable_messages(0)->clear_parts();
+    request.mutable_messages(0)->add_parts()->set_text(text);
+    EXPECT_TRUE(Parse(request).ok());
+  }
 }
 
 TEST(ValidateTest, APictureWithoutWordsIsAQuestion) {
