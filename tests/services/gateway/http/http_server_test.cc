@@ -145,9 +145,6 @@ TEST(HttpServerTest, AnErrorInTheMidstOfAStreamIsItsLastEvent) {
     EXPECT_EQ(reply.status, 500);
   }
   EXPECT_THAT(reply.body, Not(HasSubstr("secret")));
-  client.Send(Ask(kStream));
-  const auto stream = gateway.decode.Await(1);
-  EXPECT_NE(client.Read().status, 0);
 }
 
 TEST(HttpServerTest, AStreamThatFailsLateHasNoDone) {
@@ -195,10 +192,10 @@ TEST(HttpServerTest, AFloodOfEarlyRequestsEndsTheConnection) {
 TEST(HttpServerTest, AClientThatGoesEndsItsAnswerWhileNothingIsWritten) {
   HttpGateway gateway;
   gateway.Start();
-  for (const char* kind : {"", kStream}) {
+  for (size_t round = 0; round < 4; ++round) {
     RawClient client(gateway.port());
-    client.Send(Ask(kind));
-    const auto stream = gateway.decode.Await(gateway.decode.calls() == 0 ? 0 : 1);
+    client.Send(Ask(round % 2 == 0 ? "" : kStream));
+    const auto stream = gateway.decode.Await(round);
     client.Close();
     Await([&] { return stream->cancelled(); });
   }

@@ -135,8 +135,9 @@ TEST(TlsTest, PicturesComeOnlyFromHostsWithTheirCertificate) {
       options.ca_file = trusted;
       auto fetcher = *ImageFetcher::Create(options);
       std::promise<absl::StatusOr<std::string>> result;
-      fetcher->Fetch(absl::StrCat("https://localhost:", host.port(), "/version"),
-                     [&result](absl::StatusOr<std::string> got) { result.set_value(got); });
+      fetcher->Fetch(
+          absl::StrCat("https://localhost:", host.port(), "/version"),
+          [&result](absl::StatusOr<std::string> got) { result.set_value(std::move(got)); });
       const absl::StatusOr<std::string> got = result.get_future().get();
       if (absl::string_view(name) == "good" && !trusted.empty()) {
         ASSERT_TRUE(got.ok()) << got.status();
