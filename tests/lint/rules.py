@@ -30,7 +30,7 @@ GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$"
               r"|tests/(services|integration|bench|support|tools)/")
 DOORS = [
     ("Abseil", r"absl/", r""),
-    ("protobuf", r"google/protobuf/", GRPC_FILES + r"|common/store/"),
+    ("protobuf", r"google/protobuf/", GRPC_FILES + r"|common/store/|tests/fuzz/"),
     ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", GRPC_FILES),
     ("hiredis", r"hiredis/", r"common/store/redis_"),
     ("libjpeg-turbo", r"(jpeglib|jerror|jconfig|jmorecfg|turbojpeg)\.h$", r"services/vision/image/"),

@@ -58,7 +58,8 @@ class ChatTemplate {
   static absl::StatusOr<ChatTemplate> Load(const std::string& model_dir);
 
   // INVALID_ARGUMENT: TEMPLATE_FAILED with the line (syntax, an unknown tag, filter or test,
-  // nesting), or TEMPLATE_HIDES_TEXT when a user's words are shown in neither form.
+  // nesting), TEMPLATE_HIDES_TEXT when a user's words are shown in neither form, TEMPLATE_RAISED
+  // when the template refuses a user's message, or INVALID_UTF8.
   static absl::StatusOr<ChatTemplate> Create(Options options);
 
   ChatTemplate(ChatTemplate&&) noexcept;
