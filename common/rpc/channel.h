@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/rpc/tls.h"
 
 namespace tessera::rpc {
 
@@ -17,6 +18,8 @@ struct ChannelOptions {
   // What a call's answers may hold here before they are read; with it a service feels a slow
   // reader. Text needs little, rows much. At least 64.
   int receive_window_bytes = 64 << 10;
+  // Null: no TLS. Kept alive by the channel; make one for all channels of a process.
+  std::shared_ptr<const ChannelTls> tls = nullptr;
 };
 
 // A channel to "host:port": keepalive 60 s with calls only, messages unlimited here (the server

@@ -59,7 +59,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   server->service_names_ = service_names;
   if (!options.address.empty()) {
     RETURN_IF_ERROR(CheckAddress(options.address));
-    builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(), &server->port_);
+    std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+    if (!options.tls.empty()) {
+      ASSIGN_OR_RETURN(server->tls_, ServerTls::Create(options.tls));
+      credentials = server->tls_->credentials();
+    }
+    builder.AddListeningPort(options.address, credentials, &server->port_);
   }
   AddConnectionArguments(options, builder);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);

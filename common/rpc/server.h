@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/tls.h"
 
 namespace tessera::rpc {
 
@@ -19,6 +20,8 @@ struct ServerOptions {
   int max_receive_bytes = 32 << 20;
   bool reflection = false;              // grpc.reflection.v1alpha
   metrics::Metrics* metrics = nullptr;  // outlives the server; nullptr: calls are not counted
+  // TLS of the address where it is not empty (ServerTls); the in-process channel has none.
+  TlsFiles tls = {};
 };
 
 // A gRPC server with grpc.health.v1 for "", "liveness", "readiness" and each service's full name.
@@ -27,7 +30,7 @@ struct ServerOptions {
 class Server {
  public:
   // Starts at once, ready. `services` outlive the server. INVALID_ARGUMENT when the address cannot
-  // be had: a taken port is an error (port sharing is off).
+  // be had: a taken port is an error (port sharing is off); or for `tls`, with the flag.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, absl::Span<grpc::Service* const> services,
       const std::vector<std::string>& service_names);
@@ -47,6 +50,7 @@ class Server {
 
  private:
   Server() = default;
+  std::unique_ptr<ServerTls> tls_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> service_names_;
   int port_ = 0;
