@@ -61,6 +61,14 @@ absl::StatusOr<absl::string_view> HeaderText(absl::string_view file) {
   return text;
 }
 
+absl::StatusOr<Json> ParseHeader(absl::string_view text) {
+  absl::StatusOr<Json> header = base::ParseJson(text, {.max_bytes = kMaxHeaderBytes});
+  if (header.ok()) return header;
+  return base::WithReason(
+      base::Annotate(header.status(), absl::StrCat("header at offset ", kLengthBytes)),
+      "WEIGHTS_INVALID");
+}
+
 std::optional<DType> DTypeNamed(absl::string_view name) {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kU8, DType::kI32,
                       DType::kI64, DType::kF64, DType::kI16, DType::kU16, DType::kU32, DType::kU64,
@@ -187,17 +195,23 @@ std::string Quoted(absl::string_view name) {
   return absl::StrCat("\"", absl::Utf8SafeCHexEscape(name.substr(0, cut)), "...\"");
 }
 
+absl::StatusOr<std::map<std::string, std::string>> ParseMetadata(absl::string_view file) {
+  ASSIGN_OR_RETURN(const absl::string_view text, HeaderText(file));
+  ASSIGN_OR_RETURN(const Json header, ParseHeader(text));
+  std::map<std::string, std::string> metadata;
+  const auto found = header.find("__metadata__");
+  if (found == header.end()) return metadata;
+  RETURN_IF_ERROR(CheckMetadata(*found));
+  for (const auto& [key, value] : found->items()) metadata[key] = value.get<std::string>();
+  return metadata;
+}
+
 absl::StatusOr<std::vector<NamedTensor>> ParseSafetensors(absl::string_view file) {
   ASSIGN_OR_RETURN(const absl::string_view text, HeaderText(file));
-  absl::StatusOr<Json> header = base::ParseJson(text, {.max_bytes = kMaxHeaderBytes});
-  if (!header.ok()) {
-    return base::WithReason(
-        base::Annotate(header.status(), absl::StrCat("header at offset ", kLengthBytes)),
-        "WEIGHTS_INVALID");
-  }
+  ASSIGN_OR_RETURN(const Json header, ParseHeader(text));
   std::vector<Entry> entries;
-  entries.reserve(header->size());
-  for (const auto& [name, json] : header->items()) {
+  entries.reserve(header.size());
+  for (const auto& [name, json] : header.items()) {
     if (name == "__metadata__") {
       RETURN_IF_ERROR(CheckMetadata(json));
       continue;

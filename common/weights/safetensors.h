@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ inline constexpr size_t kMaxHeaderBytes = 100'000'000;
 // or the byte offset: bad header length or JSON, a name twice, a number that is no integer literal,
 // overflow, a range that overlaps, leaves a gap or does not end with the file, an unknown dtype.
 absl::StatusOr<std::vector<NamedTensor>> ParseSafetensors(absl::string_view file);
+
+// The header's __metadata__; empty without one. INVALID_ARGUMENT (WEIGHTS_INVALID) for a bad
+// header.
+absl::StatusOr<std::map<std::string, std::string>> ParseMetadata(absl::string_view file);
 
 // A tensor's name as it appears in messages: quoted, escaped, clipped.
 std::string Quoted(absl::string_view name);
