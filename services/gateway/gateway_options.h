@@ -6,6 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
+namespace tessera::rpc {
+class ApiKeys;
+}
+
 namespace tessera::gateway {
 
 struct GatewayOptions {
@@ -16,6 +20,7 @@ struct GatewayOptions {
   int max_images = 16;                   // of one request
   int max_requests = 256;                // in flight; beyond it RESOURCE_EXHAUSTED
   absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
+  absl::Duration peer_timeout = absl::Seconds(10);   // to find vision and decode at the start
   size_t known_images = 65536;                       // refs remembered
   // Uploads with a session are read by decode ahead of their questions.
   bool ahead_prefill = true;
@@ -24,6 +29,8 @@ struct GatewayOptions {
   absl::Duration slow_client_timeout = absl::Seconds(10);  // waited so long: aborted
   absl::Duration handle_ttl = absl::Hours(1);
   std::string handle_key;  // shared by gateways; at least 16 bytes
+  // Who may ask, and for which tenant; outlives the gateway. Null: everybody, as the tenant "".
+  const rpc::ApiKeys* api_keys = nullptr;
   std::string quality_warning =
       "(The picture is of low quality; say so if it makes the answer uncertain.)";
 

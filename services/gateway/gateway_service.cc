@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/mutex.h"
+#include "common/rpc/api_keys.h"
 #include "common/rpc/status.h"
 #include "services/gateway/pieces.h"
 #include "services/gateway/stream_reactor.h"
@@ -17,12 +18,13 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
   UnaryAnswer(InflightLimit& limit, v1::GenerateResponse& response)
       : limit_(limit), response_(response) {}
 
-  void Run(std::shared_ptr<Answer> answer, const v1::GenerateRequest& request) {
+  void Run(std::shared_ptr<Answer> answer, const v1::GenerateRequest& request,
+           const std::string& tenant) {
     {
       base::MutexLock lock(mutex_);
       answer_ = answer;
     }
-    answer->Start(request, "");
+    answer->Start(request, tenant);
   }
 
   bool OnPiece(v1::TextPiece piece) override {
@@ -58,6 +60,13 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
 };
 
+grpc::ServerUnaryReactor* Refused(grpc::CallbackServerContext& context,
+                                  const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(rpc::ToGrpc(status));
+  return reactor;
+}
+
 // A stream that ends at once with an error.
 class RefusedStream final : public grpc::ServerWriteReactor<v1::GenerateStreamResponse> {
  public:
@@ -73,19 +82,32 @@ class RefusedUpload final : public grpc::ServerReadReactor<v1::UploadImageReques
 
 }  // namespace
 
+absl::StatusOr<std::string> GatewayService::Authenticate(const grpc::CallbackServerContext& context,
+                                                         RequestKind kind) const {
+  if (parts_.options.api_keys == nullptr) return std::string();
+  absl::StatusOr<std::string> tenant = parts_.options.api_keys->TenantOf(context);
+  if (!tenant.ok()) parts_.metrics.OnEnd(kind, tenant.status(), "admission");
+  return tenant;
+}
+
+absl::Status GatewayService::Enter(RequestKind kind) {
+  const absl::Status entered = limit_.Enter();
+  if (!entered.ok()) parts_.metrics.OnEnd(kind, entered, "admission");
+  return entered;
+}
+
 grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* context,
                                                    const v1::GenerateRequest* request,
                                                    v1::GenerateResponse* response) {
   const absl::Time now = parts_.clock.Now();
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
-  if (const absl::Status entered = limit_.Enter(); !entered.ok()) {
-    parts_.metrics.OnEnd(RequestKind::kGenerate, entered, "admission");
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(rpc::ToGrpc(entered));
-    return reactor;
+  const absl::StatusOr<std::string> tenant = Authenticate(*context, RequestKind::kGenerate);
+  if (!tenant.ok()) return Refused(*context, tenant.status());
+  if (const absl::Status entered = Enter(RequestKind::kGenerate); !entered.ok()) {
+    return Refused(*context, entered);
   }
   auto* reactor = new UnaryAnswer(limit_, *response);
-  reactor->Run(std::make_shared<Answer>(parts_, call, now, *reactor), *request);
+  reactor->Run(std::make_shared<Answer>(parts_, call, now, *reactor), *request, *tenant);
   return reactor;
 }
 
@@ -93,32 +115,37 @@ grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::GenerateSt
     grpc::CallbackServerContext* context, const v1::GenerateStreamRequest* request) {
   const absl::Time now = parts_.clock.Now();
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
-  if (const absl::Status entered = limit_.Enter(); !entered.ok()) {
-    parts_.metrics.OnEnd(RequestKind::kGenerateStream, entered, "admission");
+  const absl::StatusOr<std::string> tenant = Authenticate(*context, RequestKind::kGenerateStream);
+  if (!tenant.ok()) return new RefusedStream(tenant.status());
+  if (const absl::Status entered = Enter(RequestKind::kGenerateStream); !entered.ok()) {
     return new RefusedStream(entered);
   }
   return StreamReactor::Start({parts_.options, limit_, timers_, parts_.clock}, parts_, call, now,
-                              request->request());
+                              request->request(), *tenant);
 }
 
 grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
     grpc::CallbackServerContext* context, v1::UploadImageResponse* response) {
   const absl::Time now = parts_.clock.Now();
   const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
-  const absl::Status entered = limit_.Enter();
-  if (!entered.ok()) {
-    parts_.metrics.OnEnd(RequestKind::kUpload, entered, "admission");
+  const absl::StatusOr<std::string> tenant = Authenticate(*context, RequestKind::kUpload);
+  if (!tenant.ok()) return new RefusedUpload(tenant.status());
+  if (const absl::Status entered = Enter(RequestKind::kUpload); !entered.ok()) {
     return new RefusedUpload(entered);
   }
   return new UploadReactor({parts_.options, parts_.resolver, parts_.clock, parts_.metrics, uploads_,
                             limit_, tracker_, ahead_},
-                           call, *response);
+                           call, *tenant, *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,
                                                        const v1::GetModelInfoRequest*,
                                                        v1::GetModelInfoResponse* response) {
   rpc::AcceptRequest(*context, parts_.clock.Now(), parts_.options.deadline_cap);
+  if (parts_.options.api_keys != nullptr) {
+    const absl::Status known = parts_.options.api_keys->TenantOf(*context).status();
+    if (!known.ok()) return Refused(*context, known);
+  }
   *response = model_info_;
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

@@ -3,11 +3,11 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/timers.h"
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/answer.h"
 #include "services/gateway/call_tracker.h"
 #include "services/gateway/inflight_limit.h"
-#include "common/base/timers.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -41,6 +41,12 @@ class GatewayService final : public v1::GatewayService::CallbackService {
                                          v1::GetModelInfoResponse* response) override;
 
  private:
+  // The tenant of a call. UNAUTHENTICATED, counted as an end of `kind`.
+  absl::StatusOr<std::string> Authenticate(const grpc::CallbackServerContext& context,
+                                           RequestKind kind) const;
+  // A place for it among the requests under way, likewise.
+  absl::Status Enter(RequestKind kind);
+
   const Answer::Parts parts_;
   InflightLimit& limit_;
   const v1::GetModelInfoResponse model_info_;

@@ -9,7 +9,7 @@ namespace tessera::gateway {
 
 StreamReactor* StreamReactor::Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
                                     const rpc::RequestContext& request, absl::Time arrival,
-                                    const v1::GenerateRequest& message) {
+                                    const v1::GenerateRequest& message, const std::string& tenant) {
   const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts));
   reactor->self_ = reactor;
   auto answer = std::make_shared<Answer>(answer_parts, request, arrival, *reactor,
@@ -18,7 +18,7 @@ StreamReactor* StreamReactor::Start(const ReactorParts& parts, const Answer::Par
     base::MutexLock lock(reactor->mutex_);
     reactor->answer_ = answer;
   }
-  answer->Start(message, "");
+  answer->Start(message, tenant);
   return reactor.get();
 }
 

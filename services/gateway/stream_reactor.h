@@ -7,10 +7,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/timers.h"
 #include "services/gateway/answer.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/inflight_limit.h"
-#include "common/base/timers.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -35,7 +35,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   // The reactor of a new call; `answer` makes it, once, for the sink it is given.
   static StreamReactor* Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
                               const rpc::RequestContext& request, absl::Time arrival,
-                              const v1::GenerateRequest& message);
+                              const v1::GenerateRequest& message, const std::string& tenant);
 
   bool OnPiece(v1::TextPiece piece) override;
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
@@ -66,7 +66,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
   std::optional<base::Timers::Id> full_ ABSL_GUARDED_BY(mutex_);  // the answer waits for the client
-  bool slow_ ABSL_GUARDED_BY(mutex_) = false;               // it has
+  bool slow_ ABSL_GUARDED_BY(mutex_) = false;                     // it has
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;

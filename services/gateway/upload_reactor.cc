@@ -9,13 +9,13 @@
 
 namespace tessera::gateway {
 
-UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request,
+UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request, std::string tenant,
                              v1::UploadImageResponse& response)
     : token_(parts.tracker),
       parts_(std::move(parts)),
       request_(std::move(request)),
       response_(response),
-      upload_(parts_.options, parts_.budget, "") {
+      upload_(parts_.options, parts_.budget, std::move(tenant)) {
   const absl::Duration left = request_.deadline - parts_.clock.Now();
   alarm_.Set(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left),
              [this](bool due) { OnAlarm(due); });

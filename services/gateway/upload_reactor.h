@@ -36,7 +36,8 @@ struct UploadParts {
 // later than its server's shutdown; `tracker` waits for that.
 class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
  public:
-  UploadReactor(UploadParts parts, rpc::RequestContext request, v1::UploadImageResponse& response);
+  UploadReactor(UploadParts parts, rpc::RequestContext request, std::string tenant,
+                v1::UploadImageResponse& response);
 
   void OnReadDone(bool ok) override;
   void OnCancel() override { cancelled_.store(true); }
