@@ -166,6 +166,8 @@ inline constexpr GaugeName kModelInfo{{"tessera_model_info",
                                        {"quantization", "revision", "digest"}}};
 inline constexpr GaugeName kModelLoadDuration{
     {"tessera_model_load_duration_seconds", "Time from start to a loaded model."}};
+inline constexpr GaugeName kCanaryPresent{
+    {"tessera_canary_present", "1 where the model has a canary file."}};
 inline constexpr GaugeName kDraining{{"tessera_draining", "1 while the process drains."}};
 inline constexpr GaugeName kStartTimestamp{
     {"tessera_start_timestamp_seconds", "Start of the process, Unix time."}};

@@ -1,5 +1,9 @@
 #include "common/ops/server_state.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/metrics/names.h"
 
 namespace tessera::ops {
@@ -9,9 +13,23 @@ ServerState::ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::st
       start_(clock.Now()),
       draining_(metrics.GetGauge(metrics::kDraining)),
       load_duration_(metrics.GetGauge(metrics::kModelLoadDuration)),
+      canary_present_(metrics.GetGauge(metrics::kCanaryPresent)),
       process_(metrics) {
   metrics.GetGauge(metrics::kBuildInfo, {version}).Set(1);
   metrics.GetGauge(metrics::kStartTimestamp).Set(absl::ToDoubleSeconds(start_ - absl::UnixEpoch()));
+}
+
+void ServerState::SetCanary(bool present, absl::Status status) {
+  canary_present_.Set(present ? 1 : 0);
+  canary_ = std::move(status);
+  if (!canary_.ok()) {
+    base::Log(base::LogLevel::kError, absl::StrCat("never ready: ", canary_.message()));
+  } else if (!present) {
+    base::Log(
+        base::LogLevel::kWarning,
+        "the model has no tessera_canary.safetensors, so nobody knows whether it does what it "
+        "must: tessera canary MODEL makes one");
+  }
 }
 
 void ServerState::SetLoaded() {
@@ -28,6 +46,7 @@ std::vector<Check> ServerState::Readiness() const {
   return {
       {"model",
        [this] { return loaded() ? absl::OkStatus() : absl::UnavailableError("is being loaded"); }},
+      {"canary", [this] { return loaded() ? canary_ : absl::OkStatus(); }},
       {"serving",
        [this] { return drains_.load() ? absl::UnavailableError("draining") : absl::OkStatus(); }}};
 }

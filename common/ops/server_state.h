@@ -13,19 +13,26 @@
 
 namespace tessera::ops {
 
-// What every server process tells of itself: whether its model is loaded, whether it drains, its
-// build and start, the process_* series. Any thread but Update's, which is one at a time.
+// What every server process tells of itself: whether its model is loaded and does what it must,
+// whether it drains, its build and start, the process_* series. Any thread but Update's, which is
+// one at a time.
 class ServerState {
  public:
   // Loading from now on. `metrics` and `clock` outlive it.
   ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version);
 
+  // What the check of a loaded model against its canary file came to; `present`: there is one. Not
+  // OK: this process is never ready, and says why. Without a file: a warning. REQUIRES: once at
+  // most, before SetLoaded.
+  void SetCanary(bool present, absl::Status status);
   void SetLoaded();
   bool loaded() const { return loaded_.load(std::memory_order_acquire); }
+  bool drains() const { return drains_.load(); }
   // From now on; there is no way back.
   void SetDraining();
 
-  // The conditions of /readyz: "model" (loaded) and "serving" (not draining). They use this object.
+  // The conditions of /readyz: "model" (loaded), "canary" (passed, or there is none) and "serving"
+  // (not draining). They use this object.
   std::vector<Check> Readiness() const;
   // Brings the process_* series up to date.
   void Update() { process_.Update(); }
@@ -33,8 +40,9 @@ class ServerState {
  private:
   base::Clock& clock_;
   const absl::Time start_;
-  const metrics::Gauge draining_, load_duration_;
+  const metrics::Gauge draining_, load_duration_, canary_present_;
   ProcessMetrics process_;
+  absl::Status canary_;  // constant once loaded_
   std::atomic<bool> loaded_{false};
   std::atomic<bool> drains_{false};
 };

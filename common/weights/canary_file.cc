@@ -171,6 +171,14 @@ absl::StatusOr<std::optional<Canary>> ReadCanary(const std::string& model_dir) {
   return *std::move(canary);
 }
 
+CanaryResult RunCanary(const std::string& model_dir,
+                       absl::FunctionRef<absl::Status(const Canary&)> check) {
+  const absl::StatusOr<std::optional<Canary>> canary = ReadCanary(model_dir);
+  if (!canary.ok()) return {.present = true, .status = canary.status()};
+  if (!canary->has_value()) return {};
+  return {.present = true, .status = check(**canary)};
+}
+
 absl::StatusOr<std::string> ModelDigest(const std::string& model_dir) {
   ASSIGN_OR_RETURN(const std::string config,
                    base::ReadFile((std::filesystem::path(model_dir) / "config.json").string()));

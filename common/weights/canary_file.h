@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -48,6 +49,10 @@ struct CanaryResult {
 // file and what is wrong with it: broken, another format version, shapes that do not fit, NaN.
 // FAILED_PRECONDITION (CANARY_OTHER_MODEL): made for another config or other tensors.
 absl::StatusOr<std::optional<Canary>> ReadCanary(const std::string& model_dir);
+
+// Reads the canary and, where there is one, asks `check`.
+CanaryResult RunCanary(const std::string& model_dir,
+                       absl::FunctionRef<absl::Status(const Canary&)> check);
 
 // The file's bytes. REQUIRES: as the fields say.
 std::string CanaryBytes(const Canary& canary);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -18,6 +19,7 @@
 #include "services/decode/decode_service.h"
 #include "services/decode/delivery.h"
 #include "services/decode/engine/engine.h"
+#include "services/decode/model/canary.h"
 #include "services/decode/model/decoder_config.h"
 #include "services/decode/model/llama_model.h"
 #include "services/decode/prompt/prompt_builder.h"
@@ -107,6 +109,7 @@ struct DecodeRuntime::Parts {
   EngineOptions engine_options;
   EngineDevice device;
   DecodeInfo info;
+  weights::CanaryResult canary;
   std::unique_ptr<Delivery> delivery;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<WorkerThreads> prompt_threads;
@@ -114,6 +117,7 @@ struct DecodeRuntime::Parts {
 
   absl::Status LoadText(const std::string& model_dir);
   absl::Status LoadModel(const DecodeOptions& options, base::ComputePool& pool);
+  void AskCanary(const DecodeOptions& options);
   absl::Status MakeCache(const DecodeOptions& options);
   void Describe();
   void Start(const DecodeOptions& options, RecordReader reader, base::Clock& clock);
@@ -142,6 +146,18 @@ absl::Status DecodeRuntime::Parts::LoadModel(const DecodeOptions& options,
   LogOnce((*model)->warnings());
   device.model = *std::move(model);
   return absl::OkStatus();
+}
+
+// Before the cache is made, which may take all memory that is left.
+void DecodeRuntime::Parts::AskCanary(const DecodeOptions& options) {
+  const DType compute = absl::StartsWith(options.device, "cuda") ? DType::kF16 : DType::kF32;
+  canary = weights::RunCanary(options.model_dir, [&](const weights::Canary& file) {
+    kernels::KvCacheSpec spec = SpecFor(config, 1, options.kv_cache_dtype);
+    spec.block_size = options.block_size;
+    spec.zero_point = options.kv_cache_zero_point;
+    return CheckCanary(
+        file, {config, *device.model, *device.backend, spec, options.max_batch_tokens}, compute);
+  });
 }
 
 absl::Status DecodeRuntime::Parts::MakeCache(const DecodeOptions& options) {
@@ -225,6 +241,7 @@ absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const Decod
   LogOnce(parts->config.warnings);
   RETURN_IF_ERROR(parts->LoadText(options.model_dir));
   RETURN_IF_ERROR(parts->LoadModel(options, pool));
+  parts->AskCanary(options);
   RETURN_IF_ERROR(parts->MakeCache(options));
   parts->Describe();
   parts->metrics.SetMemory(options.device, parts->info.memory);
@@ -239,6 +256,7 @@ DecodeRuntime::~DecodeRuntime() = default;
 
 grpc::Service* DecodeRuntime::service() { return parts_->service.get(); }
 const DecodeInfo& DecodeRuntime::info() const { return parts_->info; }
+const weights::CanaryResult& DecodeRuntime::canary() const { return parts_->canary; }
 EngineStats DecodeRuntime::stats() const { return parts_->engine->stats(); }
 EngineProgress DecodeRuntime::progress() const { return parts_->engine->progress(); }
 absl::Status DecodeRuntime::health() const { return parts_->engine->health(); }

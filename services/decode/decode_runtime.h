@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
 #include "common/metrics/metrics.h"
+#include "common/weights/canary_file.h"
 #include "kernels/backend.h"
 #include "services/decode/decode_options.h"
 #include "services/decode/engine/engine_stats.h"
@@ -48,6 +49,8 @@ class DecodeRuntime {
   // tessera.v1.DecodeService; lives as long as this object.
   grpc::Service* service();
   const DecodeInfo& info() const;
+  // Whether the model answers as its canary file says. Constant.
+  const weights::CanaryResult& canary() const;
 
   // What the engine has done. Any thread.
   EngineStats stats() const;

@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/weights/weights.h"
 #include "kernels/create.h"
+#include "services/vision/encoder/canary.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/row_plan.h"
@@ -98,6 +99,7 @@ struct VisionRuntime::Parts {
   std::unique_ptr<ClipTower> tower;
   RowIdentity identity;
   VisionInfo info;
+  weights::CanaryResult canary;
   std::unique_ptr<EncodePipeline> pipeline;
   std::unique_ptr<HeldRecords> held;
   std::unique_ptr<WorkerPool> lookups;
@@ -124,6 +126,9 @@ absl::Status VisionRuntime::Parts::LoadTower(const VisionOptions& options,
   identity.compute_dtype = absl::StartsWith(options.device, "cuda") ? DType::kF16 : DType::kF32;
   identity.record_dtype = options.embedding_dtype;
   info.loaded_bytes = tensors.used_bytes();
+  canary = weights::RunCanary(options.model_dir, [this](const weights::Canary& file) {
+    return CheckCanary(file, config, *tower, identity.compute_dtype, identity.record_dtype);
+  });
   return weights->CheckUnchanged();
 }
 
@@ -181,6 +186,7 @@ VisionRuntime::~VisionRuntime() = default;
 
 grpc::Service* VisionRuntime::service() { return parts_->service.get(); }
 const VisionInfo& VisionRuntime::info() const { return parts_->info; }
+const weights::CanaryResult& VisionRuntime::canary() const { return parts_->canary; }
 PipelineStats VisionRuntime::stats() const { return parts_->pipeline->stats(); }
 void VisionRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
 bool VisionRuntime::Drain(absl::Time deadline) { return parts_->pipeline->Drain(deadline); }

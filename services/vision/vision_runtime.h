@@ -12,6 +12,7 @@
 #include "common/base/compute_pool.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
+#include "common/weights/canary_file.h"
 #include "kernels/backend.h"
 #include "services/vision/vision_metrics.h"
 #include "services/vision/vision_options.h"
@@ -58,6 +59,8 @@ class VisionRuntime {
   // tessera.v1.VisionService; lives as long as this object.
   grpc::Service* service();
   const VisionInfo& info() const;
+  // Whether the model's rows are those of its canary file. Constant.
+  const weights::CanaryResult& canary() const;
   // What waits and what was done. Any thread.
   PipelineStats stats() const;
   // Brings gauges up to date. One thread at a time.

@@ -64,6 +64,7 @@ SERIES = {
     "tessera_device_memory_bytes": (GAUGE, "device kind"),
     "tessera_model_info": (GAUGE, "quantization revision digest"),
     "tessera_model_load_duration_seconds": (GAUGE, ""),
+    "tessera_canary_present": (GAUGE, ""),
     "tessera_draining": (GAUGE, ""),
     "tessera_start_timestamp_seconds": (GAUGE, ""),
     "tessera_build_info": (GAUGE, "version"),
@@ -188,7 +189,7 @@ class SeriesTest(unittest.TestCase):
         self.assertEqual((status, headers["Content-Type"]), (200, "text/plain; version=0.0.4; charset=utf-8"))
         self.assertEqual(get(self.server, "/healthz")[::2], (200, "ok\n"))
         self.assertEqual(get(self.server, "/readyz")[0], 200)
-        self.assertEqual(set(get(self.server, "/readyz")[2].splitlines()), {"model: ok", "serving: ok", "device: ok"})
+        self.assertEqual(set(get(self.server, "/readyz")[2].splitlines()), {"model: ok", "canary: ok", "serving: ok", "device: ok"})
         self.assertEqual(get(self.server, "/healthz", "HEAD")[::2], (200, ""))
         self.assertEqual(get(self.server, "/", "GET")[0], 404)
         self.assertEqual(get(self.server, "/metrics", "DELETE")[0], 405)

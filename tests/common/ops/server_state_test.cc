@@ -27,15 +27,31 @@ class ServerStateTest : public ::testing::Test {
 
 TEST_F(ServerStateTest, ReadyWhileLoadedAndNotDraining) {
   EXPECT_EQ(Ready().status, 503);
-  EXPECT_EQ(Ready().body, "model: is being loaded\nserving: ok\n");
+  EXPECT_EQ(Ready().body, "model: is being loaded\ncanary: ok\nserving: ok\n");
   EXPECT_FALSE(state_.loaded());
   state_.SetLoaded();
   EXPECT_TRUE(state_.loaded());
   EXPECT_EQ(Ready().status, 200);
-  EXPECT_EQ(Ready().body, "model: ok\nserving: ok\n");
+  EXPECT_EQ(Ready().body, "model: ok\ncanary: ok\nserving: ok\n");
   state_.SetDraining();
   EXPECT_EQ(Ready().status, 503);
-  EXPECT_EQ(Ready().body, "model: ok\nserving: draining\n");
+  EXPECT_EQ(Ready().body, "model: ok\ncanary: ok\nserving: draining\n");
+}
+
+TEST_F(ServerStateTest, AFailedCanaryIsNeverReadyAndSaysWhy) {
+  EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 0\n"));
+  state_.SetCanary(true, absl::FailedPreconditionError("the model is blind"));
+  state_.SetLoaded();
+  EXPECT_EQ(Ready().status, 503);
+  EXPECT_EQ(Ready().body, "model: ok\ncanary: the model is blind\nserving: ok\n");
+  EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 1\n"));
+}
+
+TEST_F(ServerStateTest, NoCanaryIsReady) {
+  state_.SetCanary(false, absl::OkStatus());
+  state_.SetLoaded();
+  EXPECT_EQ(Ready().status, 200);
+  EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 0\n"));
 }
 
 TEST_F(ServerStateTest, TellsStartBuildLoadAndDrain) {
