@@ -37,6 +37,10 @@ void ServerState::SetLoaded() {
   loaded_.store(true, std::memory_order_release);
 }
 
+std::string ServerState::ReadyLine() const {
+  return canary_.ok() ? "ready" : absl::StrCat("never ready: ", canary_.message());
+}
+
 void ServerState::SetDraining() {
   drains_.store(true);
   draining_.Set(1);

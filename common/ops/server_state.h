@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,9 +26,12 @@ class ServerState {
   // OK: this process is never ready, and says why. Without a file: a warning. REQUIRES: once at
   // most, before SetLoaded.
   void SetCanary(bool present, absl::Status status);
+  const absl::Status& canary() const { return canary_; }  // from SetLoaded on
   void SetLoaded();
   bool loaded() const { return loaded_.load(std::memory_order_acquire); }
   bool drains() const { return drains_.load(); }
+  // "ready", or "never ready: " and why: the last line that a process prints when it has started.
+  std::string ReadyLine() const;
   // From now on; there is no way back.
   void SetDraining();
 

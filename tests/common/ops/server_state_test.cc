@@ -44,6 +44,7 @@ TEST_F(ServerStateTest, AFailedCanaryIsNeverReadyAndSaysWhy) {
   state_.SetLoaded();
   EXPECT_EQ(Ready().status, 503);
   EXPECT_EQ(Ready().body, "model: ok\ncanary: the model is blind\nserving: ok\n");
+  EXPECT_EQ(state_.ReadyLine(), "never ready: the model is blind");
   EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 1\n"));
 }
 
@@ -51,6 +52,7 @@ TEST_F(ServerStateTest, NoCanaryIsReady) {
   state_.SetCanary(false, absl::OkStatus());
   state_.SetLoaded();
   EXPECT_EQ(Ready().status, 200);
+  EXPECT_EQ(state_.ReadyLine(), "ready");
   EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 0\n"));
 }
 
