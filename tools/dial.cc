@@ -1,0 +1,37 @@
+#include "tools/dial.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+
+namespace tessera::tools {
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options) {
+  RETURN_IF_ERROR(rpc::CheckAddress(options.address));
+  // What gRPC would not send as metadata it would end the process for.
+  if (!std::all_of(options.api_key.begin(), options.api_key.end(),
+                   [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); })) {
+    return base::BadField("api_key", "BAD_OPTION",
+                          "--api_key holds a space or what cannot be printed");
+  }
+  rpc::ChannelOptions channel;
+  if (!options.tls_ca_file.empty()) {
+    ASSIGN_OR_RETURN(channel.tls,
+                     rpc::ChannelTls::Create(
+                         {.ca = options.tls_ca_file, .server_name = options.tls_server_name}));
+  } else if (!options.tls_server_name.empty()) {
+    return base::BadField("tls_server_name", "BAD_OPTION",
+                          "--tls_server_name is for TLS: give --tls_ca_file too");
+  }
+  return rpc::Connect(options.address, channel);
+}
+
+void AddKey(const std::string& api_key, grpc::ClientContext& context) {
+  if (!api_key.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", api_key));
+}
+
+}  // namespace tessera::tools

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tessera::tools {
+
+// A server to ask, and who asks.
+struct DialOptions {
+  std::string address = "127.0.0.1:9000";
+  std::string tls_ca_file;      // whose servers are believed; empty: no TLS
+  std::string tls_server_name;  // of the certificate; empty: the address's host
+  std::string api_key;          // never printed; empty: none
+};
+
+// INVALID_ARGUMENT, BAD_OPTION with the flag. Connects in the background.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options);
+
+// Puts the key, where there is one, onto a call.
+void AddKey(const std::string& api_key, grpc::ClientContext& context);
+
+}  // namespace tessera::tools
