@@ -8,8 +8,8 @@
 namespace tessera::tools {
 
 struct CanaryOptions {
-  std::string model_dir;
-  std::string out;                   // empty: the model's own file
+  std::string model_dir = {};
+  std::string out = {};              // empty: the model's own file
   std::string device = "reference";  // that says what is right
 };
 

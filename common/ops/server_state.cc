@@ -23,7 +23,7 @@ void ServerState::SetCanary(bool present, absl::Status status) {
   canary_present_.Set(present ? 1 : 0);
   canary_ = std::move(status);
   if (!canary_.ok()) {
-    base::Log(base::LogLevel::kError, absl::StrCat("never ready: ", canary_.message()));
+    base::Log(base::LogLevel::kError, ReadyLine());
   } else if (!present) {
     base::Log(
         base::LogLevel::kWarning,
@@ -38,7 +38,7 @@ void ServerState::SetLoaded() {
 }
 
 std::string ServerState::ReadyLine() const {
-  return canary_.ok() ? "ready" : absl::StrCat("never ready: ", canary_.message());
+  return canary_.ok() ? "ready" : absl::StrCat("never ready: canary: ", canary_.message());
 }
 
 void ServerState::SetDraining() {

@@ -30,7 +30,8 @@ class ServerState {
   void SetLoaded();
   bool loaded() const { return loaded_.load(std::memory_order_acquire); }
   bool drains() const { return drains_.load(); }
-  // "ready", or "never ready: " and why: the last line that a process prints when it has started.
+  // "ready", or "never ready: canary: " and why: the last line that a process prints when it has
+  // started.
   std::string ReadyLine() const;
   // From now on; there is no way back.
   void SetDraining();

@@ -20,11 +20,11 @@ constexpr double kSureLead = 0.25;
 
 absl::Status Bad(absl::string_view what) {
   return base::Error(absl::StatusCode::kInvalidArgument, "CANARY_BAD",
-                     absl::StrCat("canary: ", what, "; make it again with tessera canary"));
+                     absl::StrCat(what, "; make it again with tessera canary"));
 }
 
 absl::Status Failed(absl::string_view reason, absl::string_view what) {
-  return base::Error(absl::StatusCode::kFailedPrecondition, reason, absl::StrCat("canary: ", what));
+  return base::Error(absl::StatusCode::kFailedPrecondition, reason, what);
 }
 
 absl::Status CheckPrompt(const CanaryDevice& device, absl::Span<const int32_t> prompt,
@@ -122,7 +122,7 @@ class Run {
     RETURN_IF_ERROR(device_.backend.Synchronize());
     if (!sampled.finite) {
       return base::Error(absl::StatusCode::kInternal, "NONFINITE_LOGITS",
-                         "canary: the decoder computes NaN or infinity");
+                         "the decoder computes NaN or infinity");
     }
     host.resize(device_.config.vocab_size);
     answer_.ids.push_back(sampled.id);

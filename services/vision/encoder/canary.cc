@@ -103,7 +103,7 @@ absl::StatusOr<Tensor> ThroughRecord(const Tensor& rows, DType record_dtype) {
 }
 
 absl::Status Failed(absl::string_view reason, absl::string_view what) {
-  return base::Error(absl::StatusCode::kFailedPrecondition, reason, absl::StrCat("canary: ", what));
+  return base::Error(absl::StatusCode::kFailedPrecondition, reason, what);
 }
 
 absl::Status CheckSight(const weights::Canary& canary, const Tensor& rows, const Tensor& grey) {

@@ -44,7 +44,7 @@ TEST_F(ServerStateTest, AFailedCanaryIsNeverReadyAndSaysWhy) {
   state_.SetLoaded();
   EXPECT_EQ(Ready().status, 503);
   EXPECT_EQ(Ready().body, "model: ok\ncanary: the model is blind\nserving: ok\n");
-  EXPECT_EQ(state_.ReadyLine(), "never ready: the model is blind");
+  EXPECT_EQ(state_.ReadyLine(), "never ready: canary: the model is blind");
   EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 1\n"));
 }
 
