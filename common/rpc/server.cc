@@ -8,6 +8,7 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -109,7 +110,9 @@ void Server::SetReady(bool ready) {
 void Server::Shutdown(absl::Duration deadline) {
   if (server_ == nullptr) return;
   SetReady(false);
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(deadline));
+  // An infinite one would overflow what the clock counts in.
+  const absl::Duration wait = std::min(deadline, absl::Hours(24 * 365));
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait));
   server_->Wait();
   server_.reset();
 }
