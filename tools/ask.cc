@@ -43,8 +43,12 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const AskOptions& options) {
   return request;
 }
 
-// gRPC's own errors, which carry no reason, do not say what to do.
+// What does not say what to do here: gRPC's own errors, which carry no reason, and a missing key.
 absl::Status WithAdvice(const absl::Status& status, const AskOptions& options) {
+  if (base::ReasonOf(status) == "KEY_MISSING") {
+    return base::Error(status.code(), "KEY_MISSING",
+                       "this server asks for a key: give --api_key, or set TESSERA_API_KEY");
+  }
   if (status.ok() || !base::ReasonOf(status).empty()) return status;
   if (status.code() == absl::StatusCode::kDeadlineExceeded) {
     return base::Error(status.code(), "TIMEOUT",
@@ -54,7 +58,7 @@ absl::Status WithAdvice(const absl::Status& status, const AskOptions& options) {
   if (status.code() != absl::StatusCode::kUnavailable || options.local) return status;
   return base::Error(
       status.code(), "NO_SERVER",
-      absl::StrCat("no connection to a server at ", options.address, " (", status.message(),
+      absl::StrCat("no connection to a server at ", options.dial.address, " (", status.message(),
                    "); tessera serve starts one, and --model DIR answers without one"));
 }
 
@@ -64,6 +68,7 @@ absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoMicroseconds(options.timeout));
+  AddKey(options.dial.api_key, context);
   v1::GenerateStreamRequest stream_request;
   *stream_request.mutable_request() = request;
   const auto stub = v1::GatewayService::NewStub(channel);
@@ -111,8 +116,8 @@ absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out) {
   }
   ASSIGN_OR_RETURN(const v1::GenerateRequest request, MakeRequest(options));
   if (!options.local) {
-    if (absl::Status good = rpc::CheckAddress(options.address); !good.ok()) return good;
-    return StreamAnswer(rpc::Connect(options.address), request, options, out);
+    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(options.dial));
+    return StreamAnswer(channel, request, options, out);
   }
   ApplyServiceFlags(options.serve);
   options.serve.server.grpc_address.clear();

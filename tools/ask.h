@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/dial.h"
 #include "tools/serve.h"
 
 namespace tessera::tools {
 
 struct AskOptions {
-  std::string address = "127.0.0.1:9000";
+  DialOptions dial;
   bool local = false;  // answer in this process with `serve.server.model_dir`
   std::vector<std::string> images;
   std::string question;  // "-" reads standard input

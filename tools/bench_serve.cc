@@ -12,7 +12,6 @@
 #include "common/base/error.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
 #include "tools/load/load_report.h"
 #include "tools/load/question_set.h"
 #include "tools/load/server_memory.h"
@@ -21,7 +20,6 @@ namespace tessera::tools {
 namespace {
 
 absl::Status Validate(const ServeBenchOptions& options) {
-  RETURN_IF_ERROR(rpc::CheckAddress(options.address));
   RETURN_IF_ERROR(base::CheckRange("sessions", options.load.sessions, 1, 10000000));
   RETURN_IF_ERROR(base::CheckRange("turns", options.load.turns, 1, 1000));
   RETURN_IF_ERROR(base::CheckRange("concurrency", options.load.concurrency, 1, 4096));
@@ -63,11 +61,12 @@ class Progress {
 
 std::optional<int64_t> ServerPeak(const ServeBenchOptions& options) {
   if (options.server_process > 0) return PeakMemory(options.server_process);
-  const size_t colon = options.address.rfind(':');
-  const std::string host = options.address.substr(0, colon);
+  const size_t colon = options.dial.address.rfind(':');
+  const std::string host = options.dial.address.substr(0, colon);
   int port = 0;
   const bool here = host == "127.0.0.1" || host == "localhost" || host == "[::1]";
-  if (!here || !absl::SimpleAtoi(options.address.substr(colon + 1), &port)) return std::nullopt;
+  if (!here || !absl::SimpleAtoi(options.dial.address.substr(colon + 1), &port))
+    return std::nullopt;
   const std::optional<int> process = ProcessAtPort(port);
   return process.has_value() ? PeakMemory(*process) : std::nullopt;
 }
@@ -78,9 +77,11 @@ absl::Status RunServeBench(const ServeBenchOptions& options, std::ostream& out,
                            std::ostream& progress) {
   RETURN_IF_ERROR(Validate(options));
   ASSIGN_OR_RETURN(const std::vector<PictureQuestions> pictures, ReadQuestions(options.questions));
-  const std::shared_ptr<grpc::Channel> channel = rpc::Connect(options.address);
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(options.dial));
+  LoadOptions load = options.load;
+  load.api_key = options.dial.api_key;
   if (options.warmup > 0) {
-    LoadOptions warmup = options.load;
+    LoadOptions warmup = load;
     warmup.sessions = options.warmup;
     warmup.rate = 0;
     // Pictures from the end of the set: the ones that are measured stay new.
@@ -88,12 +89,11 @@ absl::Status RunServeBench(const ServeBenchOptions& options, std::ostream& out,
     RunLoad(channel, last, warmup, [] {});
   }
   Progress bar(options.load.sessions, progress);
-  LoadReport report =
-      MakeLoadReport(RunLoad(channel, pictures, options.load, [&bar] { bar.Step(); }));
+  LoadReport report = MakeLoadReport(RunLoad(channel, pictures, load, [&bar] { bar.Step(); }));
   report.server_peak_bytes = ServerPeak(options);
   if (report.succeeded == 0 && !options.json) {
     return absl::UnavailableError(
-        absl::StrCat("none of ", report.failed, " requests to ", options.address,
+        absl::StrCat("none of ", report.failed, " requests to ", options.dial.address,
                      " was answered; the first error: ", report.first_error));
   }
   if (options.json) {

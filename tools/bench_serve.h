@@ -4,13 +4,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "tools/dial.h"
 #include "tools/load/load.h"
 
 namespace tessera::tools {
 
 struct ServeBenchOptions {
-  std::string address = "127.0.0.1:9000";  // a running server
-  std::string questions;                   // a question set, as ReadQuestions takes it
+  DialOptions dial;       // a running server
+  std::string questions;  // a question set, as ReadQuestions takes it
   LoadOptions load;
   int32_t warmup = 4;          // sessions before, not counted
   int32_t server_process = 0;  // whose peak memory is told; 0: found by the port, on this machine

@@ -65,12 +65,17 @@ absl::Status CheckOptions(const LocalServerOptions& options) {
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptions options) {
   RETURN_IF_ERROR(CheckOptions(options));
   if (options.model_name.empty()) options.model_name = NameOf(options.model_dir);
+  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "grpc_address", options.grpc_address));
+  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http_address));
   options.vision.model_dir = options.decode.model_dir = options.model_dir;
   options.gateway.model_name = options.model_name;
   ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.image_handle_key_file));
   RETURN_IF_ERROR(options.gateway.Validate());
 
   auto server = std::unique_ptr<LocalServer>(new LocalServer());
+  ASSIGN_OR_RETURN(server->keys_,
+                   rpc::ApiKeys::Create(options.access.api_keys_file, base::RealClock()));
+  options.gateway.api_keys = server->keys_.get();
   server->metrics_ = std::make_unique<metrics::Metrics>(options.model_name);
   server->state_ =
       std::make_unique<ops::ServerState>(*server->metrics_, base::RealClock(), kVersion);
@@ -79,6 +84,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   }
   RETURN_IF_ERROR(server->Load(options));
   server->TellModel();
+  server->TellCanary();
   server->state_->SetLoaded();
   return server;
 }
@@ -102,15 +108,40 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
   ASSIGN_OR_RETURN(decode_server_,
                    rpc::Server::Start(inner, {decode_->service()}, {"tessera.v1.DecodeService"}));
   ASSIGN_OR_RETURN(gateway_, gateway::GatewayRuntime::Create(
-                                 options.gateway, vision_server_->InProcessChannel(),
-                                 decode_server_->InProcessChannel(), clock, *metrics_));
+                                 options.gateway,
+                                 gateway::GatewayPeers::Local(vision_server_->InProcessChannel(),
+                                                              decode_server_->InProcessChannel()),
+                                 clock, *metrics_));
   const rpc::ServerOptions outer = {
       .address = options.grpc_address,
       .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
-      .reflection = options.reflection,
-      .metrics = metrics_.get()};
+      .reflection = options.reflection.value_or(!keys_->on()),
+      .metrics = metrics_.get(),
+      .tls = options.access.tls};
   ASSIGN_OR_RETURN(gateway_server_,
                    rpc::Server::Start(outer, {gateway_->service()}, {"tessera.v1.GatewayService"}));
+  return ListenForHttp(options);
+}
+
+absl::Status LocalServer::ListenForHttp(const LocalServerOptions& options) {
+  if (options.http_address.empty()) return absl::OkStatus();
+  gateway::http::HttpOptions http;
+  http.address = options.http_address;
+  http.tls_certificate = options.access.tls.cert;
+  http.tls_key = options.access.tls.key;
+  gateway::http::HttpParts parts = {
+      .answer = gateway_->answer_parts(),
+      .limit = gateway_->limit(),
+      .model = gateway_->model_info(),
+      .version = kVersion,
+      .tenant = [this](absl::string_view key) { return keys_->TenantOf(key); },
+      .health = nullptr,
+      .done = nullptr};
+  parts.health = [this] {
+    if (!state_->drains()) return absl::OkStatus();
+    return absl::UnavailableError("this server is shutting down");
+  };
+  ASSIGN_OR_RETURN(http_server_, gateway::http::HttpServer::Start(http, std::move(parts)));
   return absl::OkStatus();
 }
 
@@ -121,6 +152,7 @@ void LocalServer::Drain(absl::Duration timeout) {
     const absl::Time deadline = base::RealClock().Now() + timeout;
     gateway_server_->SetReady(false);
     gateway_->Drain(timeout);
+    if (http_server_) http_server_->Shutdown(deadline - base::RealClock().Now());
     gateway_server_->Shutdown(absl::Seconds(1));
     vision_->Drain(deadline);
     decode_->Drain(deadline);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,10 +13,13 @@
 #include "common/ops/ops_server.h"
 #include "common/ops/server_state.h"
 #include "common/ops/watchdog.h"
+#include "common/rpc/access.h"
+#include "common/rpc/api_keys.h"
 #include "common/rpc/server.h"
 #include "common/store/memory_store.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/gateway_runtime.h"
+#include "services/gateway/http/http_server.h"
 #include "services/vision/vision_runtime.h"
 
 namespace tessera::tools {
@@ -24,12 +28,14 @@ struct LocalServerOptions {
   std::string model_dir;
   std::string model_name;                    // empty: the directory's name
   std::string grpc_address;                  // empty: no port, in-process channel only
+  std::string http_address;                  // of the OpenAI API; empty: none
   std::string ops_address;                   // of the operations port; empty: none
   int threads = 0;                           // of the compute pool; 0: what the machine grants
   size_t embedding_store_bytes = 24u << 20;  // rows kept in memory
-  bool reflection = true;
-  std::string image_handle_key_file;  // empty: a fresh key, handles end with the process
-  vision::VisionOptions vision;       // model_dir is set from above
+  std::optional<bool> reflection;            // absent: where there are no keys
+  rpc::AccessOptions access;                 // of gRPC and HTTP
+  std::string image_handle_key_file;         // empty: a fresh key, handles end with the process
+  vision::VisionOptions vision;              // model_dir is set from above
   decode::DecodeOptions decode;
   gateway::GatewayOptions gateway;
 };
@@ -44,6 +50,7 @@ class LocalServer {
 
   // To the gateway, without a socket.
   std::shared_ptr<grpc::Channel> Channel() { return gateway_server_->InProcessChannel(); }
+  int http_port() const { return http_server_ == nullptr ? 0 : http_server_->port(); }
   int port() const { return gateway_server_->port(); }
   // 0: none.
   int ops_port() const { return ops_server_ ? ops_server_->port() : 0; }
@@ -51,6 +58,8 @@ class LocalServer {
   const vision::VisionRuntime& vision() const { return *vision_; }
   const decode::DecodeRuntime& decode() const { return *decode_; }
   const store::MemoryStore& store() const { return *store_; }
+  // "ready", or why it never will be: its canary has failed.
+  std::string ReadyLine() const { return state_->ReadyLine(); }
   // All series of the process, in Prometheus' text form. Any thread.
   std::string MetricsText();
   int threads() const { return pool_->threads(); }
@@ -61,18 +70,21 @@ class LocalServer {
 
  private:
   LocalServer() = default;
+  absl::Status ListenForHttp(const LocalServerOptions& options);
   absl::Status Load(const LocalServerOptions& options);
   absl::Status ListenForOperations(const std::string& address);
   absl::Status EngineAlive();
   absl::Status EncoderAlive();
   base::Json ServerJson();
   void TellModel();
+  void TellCanary();
 
   bool drained_ = false;
   base::Mutex metrics_mutex_;  // of who updates what metrics_ holds
   // In the order of birth; what is below uses what is above.
   std::unique_ptr<metrics::Metrics> metrics_;
   std::unique_ptr<ops::ServerState> state_;
+  std::unique_ptr<rpc::ApiKeys> keys_;
   std::unique_ptr<base::ComputePool> pool_;
   std::unique_ptr<store::MemoryStore> store_;
   std::unique_ptr<vision::VisionRuntime> vision_;
@@ -81,6 +93,7 @@ class LocalServer {
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<gateway::GatewayRuntime> gateway_;
   std::unique_ptr<rpc::Server> gateway_server_;
+  std::unique_ptr<gateway::http::HttpServer> http_server_;
   std::unique_ptr<ops::Watchdog> engine_watchdog_, encoder_watchdog_;
   std::unique_ptr<ops::OpsServer> ops_server_;
 };

@@ -83,6 +83,14 @@ std::string LocalServer::MetricsText() {
   return metrics_->Text();
 }
 
+// One process, one verdict: that of vision where both have something to say.
+void LocalServer::TellCanary() {
+  const weights::CanaryResult& seen = vision_->canary();
+  const weights::CanaryResult& read = decode_->canary();
+  state_->SetCanary(seen.present, seen.status.ok() ? read.status : seen.status);
+  gateway_server_->SetReady(state_->canary().ok());
+}
+
 void LocalServer::TellModel() {
   const std::string& fingerprint = vision_->info().fingerprint;
   constexpr size_t kShort = 16;

@@ -4,24 +4,36 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/flags/environment.h"
+#include "common/flags/flags.h"
+#include "common/flags/usage.h"
+#include "services/gateway/access_flags.h"
 #include "tools/ask.h"
 #include "tools/bench_kernel.h"
 #include "tools/bench_schedule.h"
 #include "tools/bench_serve.h"
-#include "tools/environment.h"
-#include "tools/flags.h"
+#include "tools/canary.h"
 #include "tools/inspect.h"
 #include "tools/inspect_record.h"
 #include "tools/serve.h"
-#include "tools/usage.h"
 #include "tools/version.h"
 
 namespace tessera::tools {
 namespace {
+
+using flags::AddFlag;
+using flags::AddFlags;
+using flags::Bytes;
+using flags::OneOf;
+using flags::OnOff;
+using flags::Value;
+using flags::ValueOrEmpty;
+using flags::Within;
 
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
@@ -29,6 +41,7 @@ constexpr int kWrongUsage = 2;
 struct Options {
   ServeOptions serve;
   AskOptions ask;
+  CanaryOptions canary;
   InspectOptions inspect;
   InspectRecordOptions record;
   KernelBenchOptions kernel;
@@ -60,20 +73,39 @@ std::vector<std::string> ChangedFlags(const CLI::App& app) {
 
 void AddServe(CLI::App& app, ServeOptions& options) {
   options.server.grpc_address = "127.0.0.1:9000";
+  options.server.http_address = "127.0.0.1:8000";
   options.server.ops_address = "127.0.0.1:9464";
   AddFlag(app, {"model", Value(options.server.model_dir), "model directory"})->required();
   AddFlags(
       app,
       {{"grpc_address", Value(options.server.grpc_address), "host:port, port 0 takes a free one"},
+       {"http_address", ValueOrEmpty(options.server.http_address),
+        "of the OpenAI API; empty: none"},
        {"ops_address", ValueOrEmpty(options.server.ops_address),
         "host:port of /metrics, /healthz and /readyz; port 0 takes a free one, empty: none"},
-       {"reflection", Value(options.server.reflection), "gRPC reflection"},
+       {"reflection",
+        OneOf<std::optional<bool>>(
+            options.server.reflection,
+            {{"auto", std::nullopt}, {"true", true}, {"false", false}, {"1", true}, {"0", false}}),
+        "of gRPC, which asks for no key; auto: where there are no keys"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
+  AddFlags(app, gateway::AccessFlags(options.server.access));
   AddServiceFlags(app, options);
 }
 
+// Who asks a server, and whom it believes.
+void AddDial(CLI::App& app, DialOptions& options) {
+  AddFlags(app, {{"tls_ca_file", ValueOrEmpty(options.tls_ca_file),
+                  "PEM; TLS to a server with a certificate of it [no TLS]"},
+                 {"tls_server_name", ValueOrEmpty(options.tls_server_name),
+                  "that its certificate has [the address's]"},
+                 {"api_key", ValueOrEmpty(options.api_key),
+                  "for a server that asks for one; others on this machine cannot see it in the "
+                  "variable"}});
+}
+
 void AddAsk(CLI::App& app, AskOptions& options) {
-  CLI::Option* address = AddFlag(app, {"address", Value(options.address), "server to ask"});
+  CLI::Option* address = AddFlag(app, {"address", Value(options.dial.address), "server to ask"});
   AddFlag(app, {"model", Value(options.serve.server.model_dir), "answer in this process instead"})
       ->excludes(address);
   app.add_option("--image", options.images, "picture; may be repeated")->allow_extra_args(false);
@@ -89,6 +121,7 @@ void AddAsk(CLI::App& app, AskOptions& options) {
                  {"top_logprobs", Within(options.top_logprobs, 0u, 5u),
                   "likeliest tokens that --json tells beside each one of the answer"},
                  {"timeout", Value(options.timeout), "for the whole answer"}});
+  AddDial(app, options.dial);
   AddServiceFlags(app, options.serve);
 }
 
@@ -131,7 +164,7 @@ void AddLoad(CLI::App& app, ServeBenchOptions& options) {
   app.add_flag("--json", options.json, "print one object");
   app.add_flag("--upload", options.load.by_handle, "upload pictures ahead, then name their handle");
   LoadOptions& load = options.load;
-  AddFlags(app, {{"address", Value(options.address), "of the server"},
+  AddFlags(app, {{"address", Value(options.dial.address), "of the server"},
                  {"sessions", Value(load.sessions), "conversations, each about one picture"},
                  {"turns", Value(load.turns), "questions of a session"},
                  {"concurrency", Value(load.concurrency), "sessions at a time, at most"},
@@ -142,6 +175,7 @@ void AddLoad(CLI::App& app, ServeBenchOptions& options) {
                  {"warmup", Value(options.warmup), "sessions before, not counted"},
                  {"server_process", Value(options.server_process),
                   "whose peak memory is told; 0: found by its port on this machine"}});
+  AddDial(app, options.dial);
 }
 
 void AddInspect(CLI::App& app, InspectOptions& options, InspectRecordOptions& record) {
@@ -152,6 +186,11 @@ void AddInspect(CLI::App& app, InspectOptions& options, InspectRecordOptions& re
   AddFlags(show, {{"redis", Value(record.redis), "URL of the Redis that has it"},
                   {"key", Value(record.key), "under which it lies there, in hex"},
                   {"embedding_store_key_file", Value(record.key_file), "32 bytes, for a GMAC"}});
+}
+
+void AddCanary(CLI::App& app, CanaryOptions& options) {
+  app.add_option("model", options.model_dir, "model directory")->required();
+  AddFlag(app, {"out", ValueOrEmpty(options.out), "file to write [the model's own]"});
 }
 
 // CLI11 would read the variables of commands that were not called, and refuse bad ones of theirs;
@@ -168,6 +207,8 @@ void AddCommands(CLI::App& app, Options& options) {
   AddServe(*app.add_subcommand("serve", "run gateway, vision and decode in one process"),
            options.serve);
   AddAsk(*app.add_subcommand("ask", "ask a question about pictures"), options.ask);
+  AddCanary(*app.add_subcommand("canary", "write down what a model must say at start"),
+            options.canary);
   AddInspect(*app.add_subcommand("inspect", "show a model directory, a picture or a record"),
              options.inspect, options.record);
   CLI::App* bench = app.add_subcommand("bench", "measure");
@@ -194,6 +235,7 @@ int Run(CLI::App& app, Options& options) {
     options.ask.has_top_logprobs = command.get_option("--top_logprobs")->count() > 0;
     return Report(Ask(options.ask, std::cin, std::cout));
   }
+  if (command.get_name() == "canary") return Report(WriteCanary(options.canary, std::cout));
   if (command.get_name() == "inspect") {
     const bool record = !command.get_subcommands().empty();
     return Report(record ? InspectRecord(options.record, std::cout)
@@ -214,20 +256,20 @@ int Main(int argc, char** argv) {
   Options options;
   options.serve.program = argv[0];
   AddCommands(app, options);
-  const Environment environment = OurVariables(environ);
-  for (const std::string& line : UnknownVariables(app, environment)) {
+  const flags::Environment environment = flags::OurVariables(environ);
+  for (const std::string& line : flags::UnknownVariables(app, environment)) {
     std::cerr << "tessera: warning: " << line << "\n";
   }
   const std::vector<std::string> args(argv + 1, argv + argc);
   app.failure_message([&](const CLI::App*, const CLI::Error& error) {
-    return UsageMessage(app, error, args, environment);
+    return flags::UsageMessage(app, error, args, environment);
   });
   try {
     app.parse(argc, argv);
-    ApplyEmptyVariables(app, environment);
+    flags::ApplyEmptyVariables(app, environment);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) == 0) return 0;
-    for (const std::string& name : EmptyVariables(app, environment)) {
+    for (const std::string& name : flags::EmptyVariables(app, environment)) {
       std::cerr << "tessera: the variable " << name << " is set, but empty\n";
     }
     return kWrongUsage;

@@ -10,8 +10,8 @@ constexpr size_t kMostAhead = 16;  // under way; decode has its own, smaller lim
 
 }  // namespace
 
-void AheadPrefill::Start(const std::string& tenant, const ResolvedImage& image,
-                         const rpc::RequestContext& request) {
+void AheadPrefill::Start(const std::string& tenant, const std::string& affinity,
+                         const ResolvedImage& image, const rpc::RequestContext& request) {
   uint64_t number = 0;
   {
     base::MutexLock lock(mutex_);
@@ -22,11 +22,12 @@ void AheadPrefill::Start(const std::string& tenant, const ResolvedImage& image,
   v1::DecodeServicePrefillRequest start;
   start.set_tenant(tenant);
   *start.add_images() = image.ref;
-  const std::shared_ptr<Call> call = decode_.Prefill(
-      start, request, [self = shared_from_this(), number, rows = image.rows](const auto&) mutable {
-        rows = nullptr;
-        self->OnDone(number);
-      });
+  const std::shared_ptr<Call> call =
+      decode_.Prefill(start, request, affinity,
+                      [self = shared_from_this(), number, rows = image.rows](const auto&) mutable {
+                        rows = nullptr;
+                        self->OnDone(number);
+                      });
   {
     base::MutexLock lock(mutex_);
     const auto found = calls_.find(number);

@@ -20,7 +20,8 @@ class AheadPrefill : public std::enable_shared_from_this<AheadPrefill> {
   explicit AheadPrefill(DecodeClient& decode) : decode_(decode) {}
 
   // Keeps the picture's rows readable until decode has read them. Never waits.
-  void Start(const std::string& tenant, const ResolvedImage& image,
+  // `affinity`: of the questions to come.
+  void Start(const std::string& tenant, const std::string& affinity, const ResolvedImage& image,
              const rpc::RequestContext& request);
 
   // Start does nothing from now on; what is under way is cancelled and waited for.

@@ -12,6 +12,11 @@
 namespace tessera::gateway {
 namespace {
 
+// In the place of a picture that nobody could encode, to the model and to the client.
+constexpr char kPictureLeftOut[] = "(a picture that could not be seen)";
+constexpr char kAnswerWithout[] =
+    "[A picture could not be looked at; this answer was given without it.] ";
+
 // What vision says of a picture, with the picture's place in the request.
 absl::Status AtPicture(const absl::Status& status, const std::string& field) {
   absl::Status placed = base::Annotate(status, field);
@@ -50,6 +55,7 @@ void Answer::ResolveImages() {
   {
     base::MutexLock lock(mutex_);
     images_.resize(count);
+    left_out_.assign(count, false);
     unresolved_ = count;
   }
   if (count == 0) StartDecode();
@@ -63,44 +69,74 @@ void Answer::ResolveImages() {
 }
 
 void Answer::OnResolved(size_t index, absl::StatusOr<ResolvedImage> image) {
+  bool all = false;
+  {
+    base::MutexLock lock(mutex_);
+    if (image.ok()) {
+      images_[index] = *std::move(image);
+    } else if (LeaveOut(index, image.status())) {
+      image = ResolvedImage();
+    }
+    all = image.ok() && --unresolved_ == 0 && !ended_;
+  }
   if (!image.ok()) {
     End(AtPicture(image.status(), parsed_.picture_fields[index]), {});
     CancelCalls();
     return;
   }
-  bool all = false;
-  {
-    base::MutexLock lock(mutex_);
-    images_[index] = *std::move(image);
-    all = --unresolved_ == 0 && !ended_;
-  }
   if (all) StartDecode();
 }
 
-void Answer::WarnOfQuality() {
-  base::MutexLock lock(mutex_);
-  std::vector<bool> warned(static_cast<size_t>(parsed_.start.messages_size()), false);
+bool Answer::LeaveOut(size_t index, const absl::Status& status) {
+  if (!parsed_.text_only_without_encoder || !absl::IsUnavailable(status)) return false;
+  left_out_[index] = true;
+  degraded_.push_back(
+      absl::StrCat("picture ", index + 1, " was left out: ", std::string(status.message())));
+  return true;
+}
+
+void Answer::WarnOfQuality(v1::DecodeStart& start) {
+  std::vector<bool> warned(static_cast<size_t>(start.messages_size()), false);
   for (size_t i = 0; i < images_.size(); ++i) {
     const int turn = parsed_.picture_turns[i];
     if (images_[i].ref.quality().verdict() != v1::QUALITY_VERDICT_WARN || warned[turn]) continue;
     warned[turn] = true;
-    parsed_.start.mutable_messages(turn)->add_parts()->set_text("\n" +
-                                                                parts_.options.quality_warning);
+    start.mutable_messages(turn)->add_parts()->set_text("\n" + parts_.options.quality_warning);
   }
 }
 
+v1::DecodeStart Answer::MakeStart() {
+  v1::DecodeStart start = parsed_.start;
+  asked_.clear();
+  for (v1::DecodeMessage& message : *start.mutable_messages()) {
+    for (v1::DecodePart& part : *message.mutable_parts()) {
+      if (!part.has_image()) continue;
+      const uint32_t picture = part.image();
+      if (left_out_[picture]) {
+        part.set_text(kPictureLeftOut);
+        continue;
+      }
+      part.set_image(static_cast<uint32_t>(asked_.size()));
+      asked_.push_back(picture);
+      *start.add_images() = images_[picture].ref;
+    }
+  }
+  WarnOfQuality(start);
+  return start;
+}
+
 void Answer::StartDecode() {
-  WarnOfQuality();
+  v1::DecodeStart start;
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;
-    for (const ResolvedImage& image : images_) *parsed_.start.add_images() = image.ref;
+    start = MakeStart();
     decoding_ = true;
     calls_.clear();
   }
   stage_ = "decode";
   std::shared_ptr<DecodeCall> call =
-      parts_.decode.Generate(parsed_.start, request_, shared_from_this());
+      parts_.decode.Generate(start, request_, parsed_.affinity, shared_from_this());
   std::vector<uint32_t> made;
   bool cancel = false, resumed = false;
   {
@@ -109,7 +145,7 @@ void Answer::StartDecode() {
     decode_call_ = call;
     made.swap(rows_made_);
     resumed = std::exchange(resumed_, false);
-    cancel = cancelled_ || !failure_.ok();
+    cancel = cancelled_ || again_ || !failure_.ok();
   }
   if (!made.empty()) call->RowsReady(made);
   if (resumed) call->Resume();
@@ -120,38 +156,47 @@ void Answer::StartDecode() {
 // the record still, in memory or in the store, or nobody has.
 void Answer::OnNeedRows(const v1::NeedRows& need) {
   const bool late = first_piece_ != absl::InfinitePast();
-  for (uint32_t index : need.images()) {
-    if (index >= parsed_.pictures.size()) continue;
+  std::vector<uint32_t> pictures;
+  {
+    base::MutexLock lock(mutex_);
+    pictures = asked_;
+  }
+  for (uint32_t asked : need.images()) {
+    if (asked >= pictures.size()) continue;
     KeepCall(parts_.resolver.Encode(
-        parsed_.pictures[index], request_,
-        [self = shared_from_this(), index, late](absl::StatusOr<ResolvedImage> image) {
-          self->OnRowsMade(index, late, std::move(image));
+        parsed_.pictures[pictures[asked]], request_,
+        [self = shared_from_this(), asked, late](absl::StatusOr<ResolvedImage> image) {
+          self->OnRowsMade(asked, late, std::move(image));
         }));
   }
 }
 
-void Answer::OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage> image) {
+void Answer::OnRowsMade(uint32_t asked, bool late, absl::StatusOr<ResolvedImage> image) {
   std::shared_ptr<DecodeCall> call;
   bool failed = false;
   {
     base::MutexLock lock(mutex_);
+    if (asked >= asked_.size() || again_) return;  // of a question that is asked anew
+    const uint32_t picture = asked_[asked];
     call = decode_call_;
     if (image.ok() && late) {
-      images_[index].rows = std::move(image->rows);  // what the picture cost is known
+      images_[picture].rows = std::move(image->rows);  // what the picture cost is known
     } else if (image.ok()) {
-      images_[index] = *std::move(image);
+      images_[picture] = *std::move(image);
+    } else if (!late && LeaveOut(picture, image.status())) {
+      failed = again_ = true;
     } else {
       failed = true;
       const absl::Status status = late ? RowsLost(image.status()) : image.status();
-      if (failure_.ok()) failure_ = AtPicture(status, parsed_.picture_fields[index]);
+      if (failure_.ok()) failure_ = AtPicture(status, parsed_.picture_fields[picture]);
     }
-    if (!call && !failed) rows_made_.push_back(index);
+    if (!call && !failed) rows_made_.push_back(asked);
   }
   if (!call) return;
   if (failed) {
     call->Cancel();
   } else {
-    call->RowsReady({index});
+    call->RowsReady({asked});
   }
 }
 
@@ -161,11 +206,19 @@ bool Answer::OnPiece(v1::TextPiece piece) {
   if (first_piece_ == absl::InfinitePast()) {
     first_piece_ = now;
     stage_ = "generation";
+    SayWhatIsLeftOut(piece);
     // Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
     for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
   }
   LetGoOfRows();
   return sink_.OnPiece(std::move(piece));
+}
+
+// In front of the first piece, where a picture was left out.
+void Answer::SayWhatIsLeftOut(v1::TextPiece& piece) {
+  base::MutexLock lock(mutex_);
+  if (degraded_.empty()) return;
+  piece.set_text(absl::StrCat(kAnswerWithout, piece.text()));
 }
 
 void Answer::Resume() {
@@ -200,13 +253,24 @@ void Answer::GiveUpSlowClient() {
 
 void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
   std::vector<ResolvedImage> images;
+  std::vector<std::string> degraded;
+  v1::DecodeEnd told = end;
   absl::Status failure;
+  bool again = false;
   {
     base::MutexLock lock(mutex_);
     images = images_;
     failure = failure_;
+    degraded = degraded_;
     decode_call_ = nullptr;
+    again = std::exchange(again_, false) && failure.ok() && !cancelled_;
+    told.clear_images();
+    for (size_t i = 0; i < images.size(); ++i) told.add_images();
+    for (int i = 0; i < end.images_size() && i < static_cast<int>(asked_.size()); ++i) {
+      *told.mutable_images(static_cast<int>(asked_[i])) = end.images(i);
+    }
   }
+  if (again) return StartDecode();
   if (!status.ok()) {
     End(failure.ok() ? status : failure, {});
     CancelCalls();
@@ -218,7 +282,9 @@ void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
   times.first_token = first_piece_ == absl::InfinitePast()
                           ? times.total
                           : absl::ToDoubleSeconds(first_piece_ - arrival_);
-  End(absl::OkStatus(), MakeResponse(end, images, times));
+  v1::GenerateResponse response = MakeResponse(told, images, times, by_);
+  for (std::string& what : degraded) response.mutable_receipt()->add_degraded(std::move(what));
+  End(absl::OkStatus(), response);
 }
 
 void Answer::LetGoOfRows() {

@@ -13,6 +13,7 @@
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
+#include "services/gateway/receipts.h"
 #include "services/gateway/validate.h"
 #include "tessera/v1/gateway.pb.h"
 
@@ -63,6 +64,9 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   // How long a sink that is full from `now` on may stay so.
   absl::Time SinkDeadline(absl::Time now) const;
 
+  void OnRouted(const std::string& replica, const std::string& reason) override {
+    by_ = {replica, reason};
+  }
   void OnAccepted(const v1::Accepted& accepted) override {}
   void OnNeedRows(const v1::NeedRows& need) override;
   bool OnPiece(v1::TextPiece piece) override;
@@ -71,10 +75,16 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
  private:
   void ResolveImages();
   void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
-  // `late`: the answer had begun, so the picture's bytes are gone.
-  void OnRowsMade(uint32_t index, bool late, absl::StatusOr<ResolvedImage> image);
+  // `asked`: decode's number of the picture. `late`: the answer had begun, so its bytes are gone.
+  void OnRowsMade(uint32_t asked, bool late, absl::StatusOr<ResolvedImage> image);
   void StartDecode();
-  void WarnOfQuality();
+  // What decode is asked: with the pictures that are not left out, and warnings behind bad ones.
+  v1::DecodeStart MakeStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WarnOfQuality(v1::DecodeStart& start) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The client would rather be answered without a picture that nobody can encode now. False: it is
+  // no such loss, or no such client.
+  bool LeaveOut(size_t index, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SayWhatIsLeftOut(v1::TextPiece& piece);
   // Decode has read the pictures' rows, or never will. Allocates nothing when none are kept.
   void LetGoOfRows();
   void KeepCall(std::shared_ptr<Call> call);
@@ -90,11 +100,15 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   const absl::Time arrival_;
   AnswerSink& sink_;
   RequestTimeline timeline_;
-  ParsedRequest parsed_;                         // written before decode starts
+  ParsedRequest parsed_;                         // written before pictures are resolved
   std::atomic<const char*> stage_{"admission"};  // reached so far, for the error of a deadline
 
   base::Mutex mutex_;
   std::vector<ResolvedImage> images_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);   // of the pictures
+  std::vector<uint32_t> asked_ ABSL_GUARDED_BY(mutex_);  // pictures of decode, by its numbers
+  std::vector<std::string> degraded_ ABSL_GUARDED_BY(mutex_);
+  bool again_ ABSL_GUARDED_BY(mutex_) = false;  // decode was cancelled to be asked anew
   size_t unresolved_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
@@ -105,7 +119,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool decoding_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time first_piece_ = absl::InfinitePast();  // by decode's events only
+  absl::Time first_piece_ = absl::InfinitePast();  // by decode's events only, as is by_
+  AnsweredBy by_;
 };
 
 }  // namespace tessera::gateway

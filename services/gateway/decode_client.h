@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,8 @@ namespace tessera::gateway {
 class DecodeEvents {
  public:
   virtual ~DecodeEvents() = default;
+  // The replica that answers, and why it was chosen: once, or again where another took over.
+  virtual void OnRouted(const std::string& replica, const std::string& reason) = 0;
   virtual void OnAccepted(const v1::Accepted& accepted) = 0;
   virtual void OnNeedRows(const v1::NeedRows& need) = 0;
   // False: taken, but no more until DecodeCall::Resume.
@@ -38,14 +41,17 @@ class DecodeClient {
  public:
   virtual ~DecodeClient() = default;
   // Events may come before Generate returns. `events` is kept until OnDone has returned.
+  // `affinity`: requests with the same one are best answered in the same place; may be empty.
   virtual std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
                                                const rpc::RequestContext& request,
+                                               const std::string& affinity,
                                                std::shared_ptr<DecodeEvents> events) = 0;
 
   using PrefillDone = std::function<void(absl::StatusOr<v1::DecodeServicePrefillResponse>)>;
   // Ahead-work. `done` is called exactly once, on any thread, possibly before Prefill returns.
   virtual std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
-                                        const rpc::RequestContext& request, PrefillDone done) = 0;
+                                        const rpc::RequestContext& request,
+                                        const std::string& affinity, PrefillDone done) = 0;
 };
 
 }  // namespace tessera::gateway

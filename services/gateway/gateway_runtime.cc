@@ -1,76 +1,181 @@
 #include "services/gateway/gateway_runtime.h"
 
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/resolve.h"
 #include "common/rpc/status.h"
 #include "services/gateway/grpc_decode_client.h"
 #include "services/gateway/grpc_vision_client.h"
+#include "services/gateway/routed_clients.h"
+#include "services/gateway/watch_load_call.h"
 #include "tessera/v1/decode.grpc.pb.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::gateway {
 namespace {
 
-void PrepareInfoCall(grpc::ClientContext& context) {
+constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
+
+template <typename Info, typename Ask>
+absl::StatusOr<Info> AskOne(absl::Duration timeout, const Ask& ask) {
+  grpc::ClientContext context;
   context.set_wait_for_ready(true);
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
+  Info info;
+  const grpc::Status status = ask(context, info);
+  if (!status.ok()) return rpc::FromGrpc(status);
+  return info;
 }
 
 absl::StatusOr<v1::VisionServiceGetInfoResponse> VisionInfo(
-    const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  PrepareInfoCall(context);
-  v1::VisionServiceGetInfoResponse info;
-  const grpc::Status status = v1::VisionService::NewStub(channel)->GetInfo(&context, {}, &info);
-  if (!status.ok()) return base::Annotate(rpc::FromGrpc(status), "asking the vision service");
-  return info;
+    const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
+  return AskOne<v1::VisionServiceGetInfoResponse>(timeout, [&](auto& context, auto& info) {
+    return v1::VisionService::NewStub(channel)->GetInfo(&context, {}, &info);
+  });
 }
 
 absl::StatusOr<v1::DecodeServiceGetInfoResponse> DecodeInfo(
-    const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  PrepareInfoCall(context);
-  v1::DecodeServiceGetInfoResponse info;
-  const grpc::Status status = v1::DecodeService::NewStub(channel)->GetInfo(&context, {}, &info);
-  if (!status.ok()) return base::Annotate(rpc::FromGrpc(status), "asking the decode service");
+    const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
+  return AskOne<v1::DecodeServiceGetInfoResponse>(timeout, [&](auto& context, auto& info) {
+    return v1::DecodeService::NewStub(channel)->GetInfo(&context, {}, &info);
+  });
+}
+
+// What the first replica that answers serves, once it is up.
+template <typename Ask>
+auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Time deadline,
+            const Ask& ask) -> decltype(ask(connect(""), kOneAsk)) {
+  decltype(ask(connect(""), kOneAsk)) info = absl::UnavailableError("it has no address");
+  do {
+    for (const ReplicaSet::State& state : replicas.States()) {
+      info = ask(connect(state.view.name), kOneAsk);
+      if (info.ok()) break;
+    }
+    if (!info.ok()) absl::SleepFor(absl::Milliseconds(50));
+  } while (!info.ok() && absl::Now() < deadline);
+  while (info.ok() && !replicas.Pick("").ok() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
   return info;
+}
+
+std::shared_ptr<Replica> MakeVision(const std::string& name,
+                                    const std::shared_ptr<grpc::Channel>& channel, bool watched,
+                                    const base::Clock& clock) {
+  auto replica = std::make_shared<Replica>();
+  replica->name = name;
+  replica->vision = MakeGrpcVisionClient(channel, clock);
+  if (!watched) return replica;
+  replica->watch = [channel, tracker = std::make_shared<CallTracker>()](
+                       absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end) {
+    return WatchVisionLoad(channel, *tracker, interval, std::move(on_load), std::move(on_end));
+  };
+  return replica;
+}
+
+std::shared_ptr<Replica> MakeDecode(const std::string& name,
+                                    const std::shared_ptr<grpc::Channel>& channel, bool watched,
+                                    const base::Clock& clock) {
+  auto replica = std::make_shared<Replica>();
+  replica->name = name;
+  replica->decode = MakeGrpcDecodeClient(channel, clock);
+  if (!watched) return replica;
+  replica->watch = [channel, tracker = std::make_shared<CallTracker>()](
+                       absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end) {
+    return WatchDecodeLoad(channel, *tracker, interval, std::move(on_load), std::move(on_end));
+  };
+  return replica;
+}
+
+ReplicaSetOptions InProcess(const char* service) {
+  ReplicaSetOptions options;
+  options.service = service;
+  options.addresses = {""};
+  return options;
+}
+
+absl::StatusOr<std::vector<std::string>> ResolveNothing(const std::string& address) {
+  return std::vector<std::string>{address};
 }
 
 }  // namespace
 
+GatewayPeers GatewayPeers::Local(std::shared_ptr<grpc::Channel> vision,
+                                 std::shared_ptr<grpc::Channel> decode) {
+  GatewayPeers peers;
+  peers.vision = InProcess("vision");
+  peers.decode = InProcess("decode");
+  peers.connect_vision = [vision](const std::string&) { return vision; };
+  peers.connect_decode = [decode](const std::string&) { return decode; };
+  return peers;
+}
+
+GatewayPeers GatewayPeers::Remote(ReplicaSetOptions vision, ReplicaSetOptions decode,
+                                  Connect connect) {
+  GatewayPeers peers;
+  peers.vision = std::move(vision);
+  peers.decode = std::move(decode);
+  peers.vision.service = "vision";
+  peers.decode.service = "decode";
+  peers.connect_vision = peers.connect_decode = std::move(connect);
+  peers.watched = true;
+  return peers;
+}
+
 absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
-    const GatewayOptions& options, std::shared_ptr<grpc::Channel> vision,
-    std::shared_ptr<grpc::Channel> decode, base::Clock& clock, metrics::Metrics& metrics) {
+    const GatewayOptions& options, GatewayPeers peers, base::Clock& clock,
+    metrics::Metrics& metrics) {
   RETURN_IF_ERROR(options.Validate());
-  ASSIGN_OR_RETURN(const v1::VisionServiceGetInfoResponse seen, VisionInfo(vision));
-  ASSIGN_OR_RETURN(const v1::DecodeServiceGetInfoResponse read, DecodeInfo(decode));
-  if (seen.width() != read.width()) {
+  const auto resolve = peers.watched ? rpc::ResolveAddress : ResolveNothing;
+  auto runtime = std::unique_ptr<GatewayRuntime>(new GatewayRuntime(options, clock, metrics));
+  runtime->vision_replicas_ = std::make_unique<ReplicaSet>(
+      peers.vision,
+      ReplicaHooks{
+          resolve,
+          [connect = peers.connect_vision, watched = peers.watched, &clock](
+              const std::string& name) { return MakeVision(name, connect(name), watched, clock); }},
+      clock);
+  runtime->decode_replicas_ = std::make_unique<ReplicaSet>(
+      peers.decode,
+      ReplicaHooks{
+          resolve,
+          [connect = peers.connect_decode, watched = peers.watched, &clock](
+              const std::string& name) { return MakeDecode(name, connect(name), watched, clock); }},
+      clock);
+  RETURN_IF_ERROR(runtime->Meet(peers));
+  return runtime;
+}
+
+absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
+  const absl::Time deadline = absl::Now() + options_.peer_timeout;
+  const auto seen = AskAny(*vision_replicas_, peers.connect_vision, deadline, VisionInfo);
+  if (!seen.ok()) return base::Annotate(seen.status(), "asking the vision service");
+  const auto read = AskAny(*decode_replicas_, peers.connect_decode, deadline, DecodeInfo);
+  if (!read.ok()) return base::Annotate(read.status(), "asking the decode service");
+  if (seen->width() != read->width()) {
     return base::Error(
         absl::StatusCode::kFailedPrecondition, "WIDTH_MISMATCH",
-        absl::StrCat("vision makes rows of ", seen.width(), " columns, decode reads rows of ",
-                     read.width(), ": the two serve different models"));
+        absl::StrCat("vision makes rows of ", seen->width(), " columns, decode reads rows of ",
+                     read->width(), ": the two serve different models"));
   }
-  auto runtime = std::unique_ptr<GatewayRuntime>(new GatewayRuntime(options, clock, metrics));
-  v1::GetModelInfoResponse& info = runtime->model_info_;
-  info.set_model(options.model_name);
-  info.set_family(read.family());
-  info.set_context_tokens(read.context_tokens());
-  info.set_rows_per_image(seen.rows_per_image());
-  info.set_kv_cache_tokens(read.kv_cache_tokens());
-  info.set_vision_device(seen.device());
-  info.set_decode_device(read.device());
-  runtime->vision_ = MakeGrpcVisionClient(std::move(vision), clock);
-  runtime->decode_ = MakeGrpcDecodeClient(std::move(decode), clock);
-  runtime->resolver_ = std::make_unique<ImageResolver>(*runtime->vision_, runtime->known_,
-                                                       seen.vision_fingerprint());
-  runtime->service_ =
-      std::make_unique<GatewayService>(Answer::Parts{runtime->options_, *runtime->resolver_,
-                                                     *runtime->decode_, clock, runtime->metrics_},
-                                       runtime->limit_, info);
-  return runtime;
+  v1::GetModelInfoResponse& info = model_info_;
+  info.set_model(options_.model_name);
+  info.set_family(read->family());
+  info.set_context_tokens(read->context_tokens());
+  info.set_rows_per_image(seen->rows_per_image());
+  info.set_kv_cache_tokens(read->kv_cache_tokens());
+  info.set_vision_device(seen->device());
+  info.set_decode_device(read->device());
+  vision_ = MakeRoutedVisionClient(*vision_replicas_);
+  decode_ = MakeRoutedDecodeClient(*decode_replicas_);
+  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, seen->vision_fingerprint());
+  service_ = std::make_unique<GatewayService>(answer_parts(), limit_, info);
+  return absl::OkStatus();
 }
 
 void GatewayRuntime::Drain(absl::Duration timeout) {

@@ -2,7 +2,10 @@
 
 #include <grpcpp/channel.h>
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
@@ -10,17 +13,42 @@
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/gateway_service.h"
+#include "services/gateway/replica_set.h"
 
 namespace tessera::gateway {
+
+// Where the other services are.
+struct GatewayPeers {
+  using Connect = std::function<std::shared_ptr<grpc::Channel>(const std::string& name)>;
+
+  // In this process: one replica of each, without a name, always up.
+  static GatewayPeers Local(std::shared_ptr<grpc::Channel> vision,
+                            std::shared_ptr<grpc::Channel> decode);
+  // Replicas behind addresses, whose load is watched.
+  static GatewayPeers Remote(ReplicaSetOptions vision, ReplicaSetOptions decode, Connect connect);
+
+  ReplicaSetOptions vision, decode;
+  Connect connect_vision, connect_decode;
+  bool watched = false;
+};
 
 // Everything of the gateway but its listening port. Any thread.
 class GatewayRuntime {
  public:
-  // Asks vision and decode what they serve (waits up to 10 s for each): their rows must be equally
-  // wide, else FAILED_PRECONDITION with both widths. `clock` and `metrics` outlive the runtime.
-  static absl::StatusOr<std::unique_ptr<GatewayRuntime>> Create(
-      const GatewayOptions& options, std::shared_ptr<grpc::Channel> vision,
-      std::shared_ptr<grpc::Channel> decode, base::Clock& clock, metrics::Metrics& metrics);
+  // Asks vision and decode what they serve (waits up to options.peer_timeout for each): their rows
+  // must be equally wide, else FAILED_PRECONDITION with both widths. UNAVAILABLE when no replica of
+  // one can be reached. `clock` and `metrics` outlive the runtime.
+  static absl::StatusOr<std::unique_ptr<GatewayRuntime>> Create(const GatewayOptions& options,
+                                                                GatewayPeers peers,
+                                                                base::Clock& clock,
+                                                                metrics::Metrics& metrics);
+
+  // What another front, such as HTTP, makes its answers with; all of it lives as long as the
+  // runtime.
+  Answer::Parts answer_parts() {
+    return Answer::Parts{options_, *resolver_, *decode_, clock_, metrics_};
+  }
+  InflightLimit& limit() { return limit_; }
 
   // Lives as long as the runtime; "tessera.v1.GatewayService".
   grpc::Service* service() { return service_.get(); }
@@ -31,6 +59,8 @@ class GatewayRuntime {
 
   // Requests under way, uploads too.
   int inflight() { return limit_.inflight(); }
+  std::vector<ReplicaSet::State> vision_replicas() { return vision_replicas_->States(); }
+  std::vector<ReplicaSet::State> decode_replicas() { return decode_replicas_->States(); }
   // Brings gauges up to date.
   void UpdateMetrics() { metrics_.SetInflight(inflight()); }
 
@@ -42,6 +72,8 @@ class GatewayRuntime {
         known_(options.known_images),
         limit_(options.max_requests) {}
 
+  absl::Status Meet(const GatewayPeers& peers);
+
   const GatewayOptions options_;
   base::Clock& clock_;
   const GatewayMetrics metrics_;
@@ -51,6 +83,9 @@ class GatewayRuntime {
   std::unique_ptr<ImageResolver> resolver_;  // before the clients, whose last calls still use it
   std::unique_ptr<VisionClient> vision_;
   std::unique_ptr<DecodeClient> decode_;
+  // Behind the clients that use them: their ends wait for the calls of those.
+  std::unique_ptr<ReplicaSet> vision_replicas_;
+  std::unique_ptr<ReplicaSet> decode_replicas_;
   std::unique_ptr<GatewayService> service_;
 };
 

@@ -202,7 +202,7 @@ class GrpcDecodeClient final : public DecodeClient {
       : stub_(v1::DecodeService::NewStub(channel)), clock_(clock) {}
 
   std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
-                                       const rpc::RequestContext& request,
+                                       const rpc::RequestContext& request, const std::string&,
                                        std::shared_ptr<DecodeEvents> events) override {
     auto call = std::make_shared<GenerateCall>(tracker_, std::move(events));
     call->Start(*stub_, start, request, clock_.Now());
@@ -210,7 +210,8 @@ class GrpcDecodeClient final : public DecodeClient {
   }
 
   std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
-                                const rpc::RequestContext& request, PrefillDone done) override {
+                                const rpc::RequestContext& request, const std::string&,
+                                PrefillDone done) override {
     auto call = std::make_shared<PrefillCall>(tracker_, start, std::move(done));
     call->Start(*stub_, request, clock_.Now());
     return call;

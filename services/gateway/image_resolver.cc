@@ -6,8 +6,10 @@ namespace tessera::gateway {
 
 std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
                                              const rpc::RequestContext& request, Done done) {
+  std::string fingerprint;
   {
     base::MutexLock lock(mutex_);
+    fingerprint = fingerprint_;
     const auto waiting = ahead_.find(Key(picture.tenant, picture.digest));
     if (waiting != ahead_.end()) {
       waiting->second.waiters.push_back(std::move(done));
@@ -15,7 +17,7 @@ std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
     }
   }
   std::optional<absl::StatusOr<v1::ImageRef>> known =
-      known_.Find(picture.tenant, picture.digest, fingerprint_);
+      known_.Find(picture.tenant, picture.digest, fingerprint);
   // A refusal is only remembered for handles: bytes that are here can be judged again.
   if (known && (known->ok() || !picture.bytes)) {
     if (!known->ok()) {
@@ -44,9 +46,17 @@ std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
                           image.cache = encoded->ready.cache();
                           image.stages = encoded->ready.stages();
                           image.rows = std::move(encoded->rows);
+                          image.replica = std::move(encoded->replica);
+                          image.replica_reason = std::move(encoded->replica_reason);
+                          TakeFingerprint(image.ref.vision_fingerprint());
                           known_.Remember(tenant, digest, image.ref);
                           done(std::move(image));
                         });
+}
+
+void ImageResolver::TakeFingerprint(const std::string& fingerprint) {
+  base::MutexLock lock(mutex_);
+  if (fingerprint_ != fingerprint) fingerprint_ = fingerprint;
 }
 
 void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContext& request,

@@ -19,12 +19,14 @@ struct ResolvedImage {
   v1::CacheTier cache = v1::CACHE_TIER_UNSPECIFIED;  // UNSPECIFIED: known, vision was not asked
   v1::StageSeconds stages;                           // of vision, for this request
   std::shared_ptr<const void> rows;                  // as EncodedImage.rows
+  std::string replica, replica_reason;               // of vision, if it was asked
 };
 
 // Pictures to refs: from memory, else from the vision service. Any thread.
 class ImageResolver {
  public:
-  // `fingerprint`: of the vision service whose refs are valid. All outlive the resolver.
+  // `fingerprint`: of the vision service whose refs are valid, until vision is heard to have
+  // another. All outlive the resolver.
   ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint)
       : vision_(vision), known_(known), fingerprint_(std::move(fingerprint)) {}
 
@@ -52,12 +54,13 @@ class ImageResolver {
     Done unasked;
   };
 
+  void TakeFingerprint(const std::string& fingerprint);
   void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
 
   VisionClient& vision_;
   KnownImages& known_;
-  const std::string fingerprint_;
   base::Mutex mutex_;
+  std::string fingerprint_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Key, Ahead> ahead_ ABSL_GUARDED_BY(mutex_);
 };
 

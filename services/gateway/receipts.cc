@@ -24,6 +24,8 @@ void AddVisionStages(const std::vector<ResolvedImage>& images, v1::StageSeconds&
 void FillImage(const ResolvedImage& image, v1::ImageReceipt& receipt) {
   if (image.cache == v1::CACHE_TIER_COMPUTED) receipt.set_cache(v1::CACHE_TIER_COMPUTED);
   receipt.set_rows(image.ref.rows());
+  receipt.set_replica(image.replica);
+  receipt.set_replica_reason(image.replica_reason);
   *receipt.mutable_quality() = image.ref.quality();
 }
 
@@ -31,7 +33,7 @@ void FillImage(const ResolvedImage& image, v1::ImageReceipt& receipt) {
 
 v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
                                   const std::vector<ResolvedImage>& images,
-                                  const GatewayTimes& times) {
+                                  const GatewayTimes& times, const AnsweredBy& by) {
   v1::GenerateResponse response;
   response.set_finish_reason(end.finish_reason());
   response.set_stop_reason(end.stop_reason());
@@ -45,7 +47,8 @@ v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
   receipt.set_kv_blocks_reused(end.kv_blocks_reused());
   receipt.set_ahead_tokens(end.ahead_tokens());
   receipt.set_preemptions(end.preemptions());
-  receipt.set_replica_reason("only replica");
+  receipt.set_replica(by.replica);
+  receipt.set_replica_reason(by.reason);
   for (size_t i = 0; i < images.size(); ++i) {
     v1::ImageReceipt& image = *receipt.add_images();
     if (static_cast<int>(i) < end.images_size()) image = end.images(static_cast<int>(i));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "services/gateway/image_resolver.h"
@@ -14,11 +15,17 @@ struct GatewayTimes {
   double total = 0;        // arrival to end
 };
 
+// Which decode replica answered, and why that one.
+struct AnsweredBy {
+  std::string replica;
+  std::string reason;
+};
+
 // Puts together what vision (one per picture), decode and gateway measured. Stages of several
 // pictures overlap, so each counts its longest. A picture's tier is decode's where it found the
 // rows without vision's work for this request, else COMPUTED.
 v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
                                   const std::vector<ResolvedImage>& images,
-                                  const GatewayTimes& times);
+                                  const GatewayTimes& times, const AnsweredBy& by);
 
 }  // namespace tessera::gateway

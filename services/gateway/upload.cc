@@ -57,8 +57,9 @@ absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext
   work.deadline = now + options_.deadline_cap;  // nobody waits for it: the upload's says nothing
   ImageResolver::Done unasked;
   if (options_.ahead_prefill && !session_.empty()) {
-    unasked = [ahead, tenant = tenant_, work](const absl::StatusOr<ResolvedImage>& image) {
-      if (image.ok()) ahead->Start(tenant, *image, work);
+    unasked = [ahead, tenant = tenant_, affinity = AffinityOf(tenant_, session_),
+               work](const absl::StatusOr<ResolvedImage>& image) {
+      if (image.ok()) ahead->Start(tenant, affinity, *image, work);
     };
   }
   resolver.EncodeAhead(picture, work, std::move(unasked));

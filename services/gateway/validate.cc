@@ -166,6 +166,11 @@ class MessageParser {
 
 }  // namespace
 
+std::string AffinityOf(absl::string_view tenant, absl::string_view session) {
+  if (session.empty()) return "";
+  return absl::StrCat("session\n", tenant, "\n", session);
+}
+
 absl::Status CheckSession(absl::string_view session) {
   if (session.size() <= kMaxSessionBytes) return absl::OkStatus();
   return base::BadField("session", "BAD_PARAMETER",
@@ -178,6 +183,11 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(CheckModel(request, options));
   RETURN_IF_ERROR(CheckOptions(request.options()));
   RETURN_IF_ERROR(CheckSession(request.session()));
+  if (!v1::EncoderLoss_IsValid(request.on_encoder_loss())) {
+    return base::BadField("on_encoder_loss", "BAD_PARAMETER",
+                          absl::StrCat("on_encoder_loss is ", request.on_encoder_loss(),
+                                       "; give ENCODER_LOSS_FAIL or ENCODER_LOSS_TEXT_ONLY"));
+  }
   if (request.messages().empty() || request.messages_size() > kMaxMessages) {
     return base::BadField("messages", "BAD_PARAMETER",
                           absl::StrCat("messages has ", request.messages_size(),
@@ -189,6 +199,12 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
   MessageParser parser(tenant, options, now, parsed);
   for (int i = 0; i < request.messages_size(); ++i) {
     RETURN_IF_ERROR(parser.Parse(request.messages(i), i));
+  }
+  parsed.text_only_without_encoder = request.on_encoder_loss() == v1::ENCODER_LOSS_TEXT_ONLY;
+  parsed.affinity = AffinityOf(tenant, request.session());
+  if (parsed.affinity.empty() && !parsed.pictures.empty()) {
+    parsed.affinity =
+        absl::StrCat("picture\n", tenant, "\n", base::ToHex(parsed.pictures[0].digest));
   }
   return parsed;
 }

@@ -18,7 +18,13 @@ struct ParsedRequest {
   std::vector<Picture> pictures;            // in the order of the parts
   std::vector<int> picture_turns;           // index of the message that holds picture i
   std::vector<std::string> picture_fields;  // where it stands: "messages[1].parts[0].image"
+  std::string affinity;                     // AffinityOf its session, else of its first picture
+  bool text_only_without_encoder = false;   // rather than failing
 };
+
+// What requests share that are best answered by one decode replica: a tenant's session. Empty for
+// no session.
+std::string AffinityOf(absl::string_view tenant, absl::string_view session);
 
 // INVALID_ARGUMENT beyond 256 bytes.
 absl::Status CheckSession(absl::string_view session);

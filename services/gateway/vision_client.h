@@ -33,6 +33,9 @@ struct EncodedImage {
   // While somebody keeps this, the record stays readable. May be null. Let go of it soon: vision
   // bounds what is kept.
   std::shared_ptr<const void> rows;
+  // Who made it, and why that one.
+  std::string replica;
+  std::string replica_reason;
 };
 
 // The vision service. Any thread.

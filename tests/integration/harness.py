@@ -10,8 +10,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TESSERA_BINARY"]
 MODEL = ROOT / "models" / "shelf-vqa"
-# Every server of these tests takes a free port for its operations, whoever starts it.
+# Every server of these tests takes free ports beside the one that it is given, whoever starts it.
 os.environ["TESSERA_OPS_ADDRESS"] = "127.0.0.1:0"
+os.environ["TESSERA_HTTP_ADDRESS"] = "127.0.0.1:0"
 
 
 def generate_stubs():

@@ -133,6 +133,23 @@ class UsageTest(unittest.TestCase):
             self.assertIn("models/shelf-vqa", err)
 
 
+class CanaryTest(unittest.TestCase):
+    def test_a_canary_is_written_where_it_is_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "canary.safetensors"
+            code, out, err = run("canary", MODEL, "--out", path)
+            self.assertEqual(code, 0, err)
+            self.assertIn(str(path), out)
+            self.assertIn(b'"format":"1"', path.read_bytes()[:4096])
+            self.assertEqual([entry.name for entry in pathlib.Path(folder).iterdir()], [path.name])
+
+    def test_what_is_no_model_has_no_canary(self):
+        code, _, err = run("canary", "nowhere")
+        self.assertEqual(code, 1)
+        self.assertIn("nowhere", err)
+        self.assertEqual(run("canary")[0], 2)
+
+
 class ServeOutputTest(unittest.TestCase):
     def test_a_server_outlives_the_reader_of_its_output(self):
         import subprocess

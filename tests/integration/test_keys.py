@@ -89,6 +89,7 @@ class KeysTest(Base):
         code, _, err = run(*ask)
         self.assertEqual(code, 1)
         self.assertIn("UNAUTHENTICATED (KEY_MISSING)", err)
+        self.assertIn("TESSERA_API_KEY", err)
         for code, out, err in (run(*ask, "--api_key", KEY), run(*ask, env={"TESSERA_API_KEY": KEY})):
             self.assertEqual((code, out.strip()), (0, "37"), err)
         code, out, err = run("bench", "serve", "--address", self.server.address, "--questions",

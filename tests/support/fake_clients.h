@@ -59,6 +59,7 @@ class FakeDecodeClient final : public gateway::DecodeClient {
  public:
   struct Stream : gateway::DecodeCall {
     v1::DecodeStart start;
+    std::string affinity;
     std::shared_ptr<gateway::DecodeEvents> events;
     std::vector<uint32_t> rows_ready;
     bool cancelled = false;
@@ -88,10 +89,11 @@ class FakeDecodeClient final : public gateway::DecodeClient {
   };
 
   std::shared_ptr<gateway::DecodeCall> Generate(
-      const v1::DecodeStart& start, const rpc::RequestContext&,
+      const v1::DecodeStart& start, const rpc::RequestContext&, const std::string& affinity,
       std::shared_ptr<gateway::DecodeEvents> events) override {
     auto call = std::make_shared<Stream>();
     call->start = start;
+    call->affinity = affinity;
     call->events = std::move(events);
     calls.push_back(call);
     return call;
@@ -99,6 +101,7 @@ class FakeDecodeClient final : public gateway::DecodeClient {
 
   struct PendingPrefill : gateway::Call {
     v1::DecodeServicePrefillRequest start;
+    std::string affinity;
     PrefillDone done;
     bool cancelled = false;
     void Cancel() override {
@@ -110,9 +113,11 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     }
   };
   std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest& start,
-                                         const rpc::RequestContext&, PrefillDone done) override {
+                                         const rpc::RequestContext&, const std::string& affinity,
+                                         PrefillDone done) override {
     auto call = std::make_shared<PendingPrefill>();
     call->start = start;
+    call->affinity = affinity;
     call->done = std::move(done);
     prefills.push_back(call);
     return call;

@@ -1,4 +1,4 @@
-#include "tools/flags.h"
+#include "common/flags/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@ namespace tessera::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using namespace flags;  // NOLINT(google-build-using-namespace): the vocabulary of this test
 
 // What --flag TEXT says; "" when it is taken.
 std::string Refusal(const FlagValue& value, const std::string& text) {

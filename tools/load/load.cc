@@ -14,6 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/rpc/status.h"
 #include "tessera/v1/gateway.grpc.pb.h"
+#include "tools/dial.h"
 
 namespace tessera::tools {
 namespace {
@@ -107,7 +108,9 @@ class Load {
     }
   }
 
-  void SetDeadline(grpc::ClientContext& context) const {
+  // Its deadline, and who asks.
+  void Prepare(grpc::ClientContext& context) const {
+    AddKey(options_.api_key, context);
     context.set_deadline(std::chrono::system_clock::now() +
                          absl::ToChronoMicroseconds(options_.timeout));
   }
@@ -116,7 +119,7 @@ class Load {
               LoadResult& result) {
     result.begin = Now();
     grpc::ClientContext context;
-    SetDeadline(context);
+    Prepare(context);
     v1::UploadImageResponse response;
     const auto writer = stub_->UploadImage(&context, &response);
     for (size_t at = 0; at < picture.bytes.size(); at += kUploadPiece) {
@@ -136,7 +139,7 @@ class Load {
   LoadResult Ask(const v1::GenerateStreamRequest& request, std::string& text) {
     LoadResult result;
     grpc::ClientContext context;
-    SetDeadline(context);
+    Prepare(context);
     result.begin = Now();
     const auto reader = stub_->GenerateStream(&context, request);
     v1::GenerateStreamResponse event;

@@ -25,6 +25,7 @@ struct LoadOptions {
   uint32_t max_tokens = 32;
   absl::Duration timeout = absl::Seconds(120);  // of a request
   uint64_t seed = 1;
+  std::string api_key = {};  // empty: none
 };
 
 // One request, in seconds by the client's clock.

@@ -64,22 +64,22 @@ TEST_F(AheadPrefillTest, AKnownPictureIsReadAheadToo) {
 }
 
 TEST_F(AheadPrefillTest, WhatIsUnderWayIsBounded) {
-  for (int i = 0; i < 100; ++i) ahead_->Start("", {}, {});
+  for (int i = 0; i < 100; ++i) ahead_->Start("", "", {}, {});
   const size_t most = decode_.prefills.size();
   EXPECT_LT(most, 100u);
   decode_.prefills[3]->End(absl::UnavailableError("down"));
-  for (int i = 0; i < 100; ++i) ahead_->Start("", {}, {});
+  for (int i = 0; i < 100; ++i) ahead_->Start("", "", {}, {});
   EXPECT_EQ(decode_.prefills.size(), most + 1);
 }
 
 TEST_F(AheadPrefillTest, ClosingEndsWhatIsUnderWayAndNothingMoreBegins) {
-  for (int i = 0; i < 3; ++i) ahead_->Start("", {}, {});
+  for (int i = 0; i < 3; ++i) ahead_->Start("", "", {}, {});
   decode_.prefills[1]->End(v1::DecodeServicePrefillResponse());
   ahead_->Close();
   EXPECT_TRUE(decode_.prefills[0]->cancelled);
   EXPECT_FALSE(decode_.prefills[1]->cancelled);
   EXPECT_TRUE(decode_.prefills[2]->cancelled);
-  ahead_->Start("", {}, {});
+  ahead_->Start("", "", {}, {});
   EXPECT_EQ(decode_.prefills.size(), 3u);
 }
 

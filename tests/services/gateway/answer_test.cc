@@ -51,12 +51,15 @@ class AnswerTest : public ::testing::Test {
     return request;
   }
   std::shared_ptr<Answer> Ask(std::vector<std::string> pictures) {
+    return AskFor(Question(std::move(pictures)));
+  }
+  std::shared_ptr<Answer> AskFor(const v1::GenerateRequest& request) {
     auto answer = std::make_shared<Answer>(
         Answer::Parts{options_, resolver_, decode_, clock_, metrics_},
         rpc::RequestContext{
             .request_id = {}, .traceparent = {}, .deadline = clock_.Now() + absl::Minutes(1)},
         clock_.Now(), sink_);
-    answer->Start(Question(std::move(pictures)), "");
+    answer->Start(request, "");
     return answer;
   }
 
@@ -293,6 +296,87 @@ TEST_F(AnswerTest, TimesAreMeasuredFromArrival) {
   EXPECT_EQ(receipt.stages().first_token_seconds(), 5);
   EXPECT_EQ(receipt.total_seconds(), 9);
   EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_COMPUTED);
+}
+
+absl::Status VisionDown() {
+  return base::WithRetry(base::Error(absl::StatusCode::kUnavailable, "VISION_DOWN", "nobody"),
+                         absl::Seconds(1));
+}
+
+TEST_F(AnswerTest, WithoutAnEncoderAnUnknownPictureFailsAtOnceWithARetry) {
+  Ask({"a"});
+  vision_.calls.at(0)->Fail(VisionDown());
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_EQ(base::ReasonOf(sink_.status), "VISION_DOWN");
+  EXPECT_TRUE(base::RetryOf(sink_.status).has_value());
+  EXPECT_TRUE(decode_.calls.empty());
+}
+
+TEST_F(AnswerTest, WhoAsksForItIsAnsweredWithoutThePictureAndTold) {
+  v1::GenerateRequest request = Question({"a", "b"});
+  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+  const std::shared_ptr<Answer> answer = AskFor(request);
+  vision_.calls.at(0)->Fail(VisionDown());
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  const v1::DecodeStart& start = decode_.calls.at(0)->start;
+  ASSERT_EQ(start.images_size(), 1);
+  EXPECT_TRUE(start.messages(0).parts(0).has_text());
+  EXPECT_EQ(start.messages(0).parts(1).image(), 0u);
+  decode_.calls[0]->Piece("one. ");
+  decode_.calls[0]->Piece("two.");
+  v1::DecodeEnd end;
+  end.add_images()->set_cache(v1::CACHE_TIER_LOCAL);
+  decode_.calls[0]->End(absl::OkStatus(), end);
+  EXPECT_TRUE(sink_.status.ok()) << sink_.status;
+  EXPECT_EQ(sink_.texts,
+            "[A picture could not be looked at; this answer was given without it.] one. two.");
+  const v1::Receipt& receipt = sink_.response.receipt();
+  ASSERT_EQ(receipt.degraded_size(), 1);
+  EXPECT_EQ(receipt.degraded(0), "picture 1 was left out: nobody");
+  ASSERT_EQ(receipt.images_size(), 2);
+  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_UNSPECIFIED);
+  EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_COMPUTED);
+}
+
+// The picture was known, its record is gone everywhere, and nobody can make it again.
+TEST_F(AnswerTest, APictureWhoseRowsCannotBeMadeAgainIsLeftOutToo) {
+  v1::GenerateRequest request = Question({"a"});
+  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+  const std::shared_ptr<Answer> answer = AskFor(request);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
+  decode_.calls.at(0)->NeedRows(0);
+  vision_.calls.at(1)->Fail(VisionDown());
+  EXPECT_TRUE(decode_.calls[0]->cancelled);
+  ASSERT_EQ(decode_.calls.size(), 2u);
+  EXPECT_EQ(decode_.calls[1]->start.images_size(), 0);
+  decode_.calls[1]->Piece("text");
+  decode_.calls[1]->End(absl::OkStatus());
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_TRUE(sink_.status.ok()) << sink_.status;
+  EXPECT_EQ(sink_.response.receipt().degraded_size(), 1);
+}
+
+TEST_F(AnswerTest, ABadPictureIsNotLeftOut) {
+  v1::GenerateRequest request = Question({"a"});
+  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+  const std::shared_ptr<Answer> answer = AskFor(request);
+  vision_.calls.at(0)->Fail(base::BadField("image", "IMAGE_TRUNCATED", "cut"));
+  EXPECT_EQ(base::ReasonOf(sink_.status), "IMAGE_TRUNCATED");
+}
+
+TEST_F(AnswerTest, QuestionsOfASessionOrAboutOnePictureHaveOneAffinity) {
+  Ask({});
+  EXPECT_EQ(decode_.calls.at(0)->affinity, "");
+  v1::GenerateRequest request = Question({});
+  request.set_session("s");
+  const std::shared_ptr<Answer> with_session = AskFor(request);
+  EXPECT_EQ(decode_.calls.at(1)->affinity, AffinityOf("", "s"));
+  Ask({"a"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  Ask({"a", "b"});
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_FALSE(decode_.calls.at(2)->affinity.empty());
+  EXPECT_EQ(decode_.calls.at(2)->affinity, decode_.calls.at(3)->affinity);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ class EchoDecodeClient final : public DecodeClient {
     for (std::thread& thread : threads_) thread.join();
   }
   std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start, const rpc::RequestContext&,
+                                       const std::string&,
                                        std::shared_ptr<DecodeEvents> events) override {
     const std::string text = start.messages(0).parts(start.messages(0).parts_size() - 1).text();
     base::MutexLock lock(mutex_);
@@ -44,7 +45,7 @@ class EchoDecodeClient final : public DecodeClient {
     return std::make_shared<NoCall>();
   }
   std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest&, const rpc::RequestContext&,
-                                PrefillDone done) override {
+                                const std::string&, PrefillDone done) override {
     ++prefills;
     done(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "no room"));
     return std::make_shared<NoCall>();

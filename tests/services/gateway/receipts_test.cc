@@ -15,7 +15,7 @@ TEST(ReceiptsTest, StagesOfPicturesOverlapAndQueuesAddUp) {
   images[1].stages.set_encode_seconds(4);
   images[1].stages.set_image_decode_seconds(1);
   const v1::StageSeconds stages =
-      MakeResponse(end, images, {.first_token = 7, .total = 9}).receipt().stages();
+      MakeResponse(end, images, {.first_token = 7, .total = 9}, {}).receipt().stages();
   EXPECT_EQ(stages.queue_seconds(), 0.75);
   EXPECT_EQ(stages.encode_seconds(), 4);
   EXPECT_EQ(stages.image_decode_seconds(), 1);
@@ -31,7 +31,7 @@ TEST(ReceiptsTest, ATierIsComputedOnlyForTheRequestThatPaid) {
   images[0].cache = v1::CACHE_TIER_COMPUTED;
   images[1].cache = v1::CACHE_TIER_LOCAL;
   images[1].ref.set_rows(16);
-  const v1::Receipt receipt = MakeResponse(end, images, {}).receipt();
+  const v1::Receipt receipt = MakeResponse(end, images, {}, {"r1", "affinity"}).receipt();
   EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_LOCAL);
   EXPECT_EQ(receipt.images(1).rows(), 16u);
@@ -44,7 +44,7 @@ TEST(ReceiptsTest, WhatDecodeCountedIsTold) {
   end.set_kv_blocks_reused(4);
   end.set_ahead_tokens(17);
   end.set_preemptions(2);
-  const v1::Receipt receipt = MakeResponse(end, {}, {}).receipt();
+  const v1::Receipt receipt = MakeResponse(end, {}, {}, {}).receipt();
   EXPECT_EQ(receipt.kv_blocks_new(), 3u);
   EXPECT_EQ(receipt.kv_blocks_reused(), 4u);
   EXPECT_EQ(receipt.ahead_tokens(), 17u);

@@ -81,7 +81,7 @@ class StubDecode final : public gateway::DecodeClient {
   };
 
   std::shared_ptr<gateway::DecodeCall> Generate(
-      const v1::DecodeStart& start, const rpc::RequestContext&,
+      const v1::DecodeStart& start, const rpc::RequestContext&, const std::string&,
       std::shared_ptr<gateway::DecodeEvents> events) override {
     auto stream = std::make_shared<Stream>(start, std::move(events));
     {
@@ -93,7 +93,8 @@ class StubDecode final : public gateway::DecodeClient {
     return stream;
   }
   std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest&,
-                                         const rpc::RequestContext&, PrefillDone done) override {
+                                         const rpc::RequestContext&,
+                                         const std::string&, PrefillDone done) override {
     done(absl::UnavailableError("none"));
     return nullptr;
   }

@@ -19,7 +19,7 @@
 // Flags as CONVENTIONS has them: snake_case, each also an environment variable TESSERA_<FLAG>
 // (the flag wins), sizes such as 64MiB, times such as 800ms. A flag is one row of a table: its
 // name, the field of an Options struct that it sets, its help.
-namespace tessera::tools {
+namespace tessera::flags {
 
 // How a flag's text becomes a value. Refers to the field, which holds the default and outlives it.
 struct FlagValue {
@@ -90,4 +90,4 @@ std::string EnvironmentName(const std::string& flag);
 CLI::Option* AddFlag(CLI::App& app, const Flag& flag);
 void AddFlags(CLI::App& app, const std::vector<Flag>& flags);
 
-}  // namespace tessera::tools
+}  // namespace tessera::flags

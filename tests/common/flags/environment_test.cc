@@ -1,11 +1,11 @@
-#include "tools/environment.h"
+#include "common/flags/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/flags.h"
+#include "common/flags/flags.h"
 
-namespace tessera::tools {
+namespace tessera::flags {
 namespace {
 
 using ::testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST_F(EnvironmentTest, AFlagThatWasGivenWinsAndOtherCommandsDoNotMind) {
 }
 
 }  // namespace
-}  // namespace tessera::tools
+}  // namespace tessera::flags

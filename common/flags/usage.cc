@@ -1,4 +1,4 @@
-#include "tools/usage.h"
+#include "common/flags/usage.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace tessera::tools {
+namespace tessera::flags {
 namespace {
 
 // Insertions, deletions and replacements of one letter that turn `a` into `b` (Levenshtein).
@@ -114,4 +114,4 @@ std::string UsageMessage(const CLI::App& app, const CLI::Error& error,
   return absl::StrCat(message, "tessera: see ", path, " --help\n");
 }
 
-}  // namespace tessera::tools
+}  // namespace tessera::flags

@@ -1,13 +1,13 @@
-#include "tools/usage.h"
+#include "common/flags/usage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "tools/flags.h"
+#include "common/flags/flags.h"
 
-namespace tessera::tools {
+namespace tessera::flags {
 namespace {
 
 using ::testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(UsageTest, NearestIsATypoOrNothing) {
 }
 
 }  // namespace
-}  // namespace tessera::tools
+}  // namespace tessera::flags

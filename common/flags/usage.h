@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tools/environment.h"
+#include "common/flags/environment.h"
 
 // What is said of a command line that is wrong. Pure.
-namespace tessera::tools {
+namespace tessera::flags {
 
 // Lines for a person: what is wrong, the variables that the flags in question came from, and where
 // to read on. `app` has parsed `args`, the command line without the program, and thrown `error`.
@@ -19,4 +19,4 @@ std::string UsageMessage(const CLI::App& app, const CLI::Error& error,
 // of it: a typo.
 std::optional<std::string> Nearest(const std::string& name, const std::vector<std::string>& names);
 
-}  // namespace tessera::tools
+}  // namespace tessera::flags

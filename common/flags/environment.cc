@@ -1,12 +1,12 @@
-#include "tools/environment.h"
+#include "common/flags/environment.h"
 
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tools/usage.h"
+#include "common/flags/usage.h"
 
-namespace tessera::tools {
+namespace tessera::flags {
 namespace {
 
 constexpr absl::string_view kPrefix = "TESSERA_";
@@ -96,4 +96,4 @@ std::vector<std::string> EmptyVariables(CLI::App& app, const Environment& enviro
   return names;
 }
 
-}  // namespace tessera::tools
+}  // namespace tessera::flags

@@ -1,4 +1,4 @@
-#include "tools/flags.h"
+#include "common/flags/flags.h"
 
 #include <limits>
 #include <type_traits>
@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "common/base/bytes.h"
 
-namespace tessera::tools {
+namespace tessera::flags {
 namespace {
 
 absl::Status NotA(absl::string_view what, const std::string& text) {
@@ -114,4 +114,4 @@ void AddFlags(CLI::App& app, const std::vector<Flag>& flags) {
   for (const Flag& flag : flags) AddFlag(app, flag);
 }
 
-}  // namespace tessera::tools
+}  // namespace tessera::flags

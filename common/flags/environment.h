@@ -7,7 +7,7 @@
 
 // The environment beside the flags: CLI11 reads the variables of known flags, this looks after what
 // it passes over in silence. Pure.
-namespace tessera::tools {
+namespace tessera::flags {
 
 // Variables that begin with TESSERA_, by name.
 using Environment = std::map<std::string, std::string>;
@@ -27,4 +27,4 @@ void ApplyEmptyVariables(CLI::App& app, const Environment& environment);
 // The names of those variables: what to say when the command line lacks a required flag.
 std::vector<std::string> EmptyVariables(CLI::App& app, const Environment& environment);
 
-}  // namespace tessera::tools
+}  // namespace tessera::flags

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/flags/flags.h"
+
+namespace tessera::flags {
+
+// The command line of a binary that has flags and no subcommands.
+class Command {
+ public:
+  Command(const std::string& name, const std::string& description);
+
+  void Add(const std::vector<Flag>& rows) { AddFlags(*app_, rows); }
+  void AddRequired(const Flag& row) { AddFlag(*app_, row)->required(); }
+
+  // Sets what the flags refer to. nullopt: go on; else the exit code: 0 after --help or --version,
+  // 2 after what is wrong, which stderr has been told. `environment`: as main's environ.
+  std::optional<int> Parse(int argc, char** argv, const char* const* environment);
+
+  // Flags that were given, with their values; credentials of URLs are left out.
+  std::vector<std::string> Changed() const;
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
+
+// 0, or 1 for what has failed, or 2 for a flag that cannot be; stderr is told.
+int ExitCode(const std::string& name, const absl::Status& status);
+
+}  // namespace tessera::flags

@@ -1,0 +1,255 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/base/clock.h"
+#include "common/base/digest.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/flags/command.h"
+#include "common/metrics/metrics.h"
+#include "common/ops/ops_server.h"
+#include "common/ops/server_state.h"
+#include "common/ops/stop_signal.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "services/gateway/gateway_flags.h"
+#include "services/gateway/gateway_runtime.h"
+#include "services/gateway/http/http_server.h"
+
+namespace tessera::gateway {
+namespace {
+
+constexpr char kName[] = "tessera-gateway";
+constexpr char kVersion[] = "0.1.0";
+
+struct ProcessOptions {
+  std::string grpc_address = "127.0.0.1:9000";
+  std::string http_address = "127.0.0.1:8000";
+  std::string ops_address = "127.0.0.1:9464";
+  std::string vision_addresses = "127.0.0.1:9100";
+  std::string decode_addresses = "127.0.0.1:9200";
+  std::string handle_key_file;
+  bool reflection = false;
+  absl::Duration drain_timeout = absl::Seconds(90);
+  ReplicaSetOptions replicas;  // the times
+  GatewayOptions gateway;
+};
+
+void AddFlags(flags::Command& command, ProcessOptions& options) {
+  using flags::Value;
+  using flags::ValueOrEmpty;
+  options.gateway.model_name = "tessera";
+  command.Add(
+      {{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
+       {"http_address", ValueOrEmpty(options.http_address), "of the OpenAI API; empty: none"},
+       {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
+       {"vision_addresses", Value(options.vision_addresses),
+        "host:port,...; every address of a name is a replica"},
+       {"decode_addresses", Value(options.decode_addresses), "likewise"},
+       {"load_interval", Value(options.replicas.load_interval), "between two words of a replica"},
+       {"load_silence", Value(options.replicas.load_silence),
+        "a replica that says nothing for so long is left out, its calls are cancelled"},
+       {"resolve_interval", Value(options.replicas.resolve_interval), "between two looks at names"},
+       {"model_name", Value(options.gateway.model_name), "that clients use"},
+       {"image_handle_key_file", ValueOrEmpty(options.handle_key_file),
+        "key of image handles, the same for every gateway [a fresh one]"},
+       {"reflection", Value(options.reflection), "gRPC reflection"},
+       {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
+  command.Add(GatewayFlags(options.gateway));
+}
+
+absl::StatusOr<std::string> HandleKey(const std::string& file) {
+  if (file.empty()) return base::RandomBytes(32);
+  absl::StatusOr<std::string> key = base::ReadFile(file, 4096);
+  if (!key.ok()) return base::Annotate(key.status(), "--image_handle_key_file");
+  return key;
+}
+
+base::Json ReplicasJson(const std::vector<ReplicaSet::State>& states) {
+  base::Json json = base::Json::object();
+  for (const ReplicaSet::State& state : states) {
+    json[state.view.name] = {{"up", state.view.up},
+                             {"draining", state.view.draining},
+                             {"full", state.view.full},
+                             {"pressure", state.view.pressure}};
+  }
+  return json;
+}
+
+bool AnyUp(const std::vector<ReplicaSet::State>& states) {
+  for (const ReplicaSet::State& state : states) {
+    if (state.view.up && !state.view.draining) return true;
+  }
+  return false;
+}
+
+absl::Status Draining() { return absl::UnavailableError("this server is shutting down"); }
+
+// In the order of birth; what is below uses what is above.
+struct Process {
+  explicit Process(const ProcessOptions& options)
+      : metrics(options.gateway.model_name), state(metrics, base::RealClock(), kVersion) {}
+
+  metrics::Metrics metrics;
+  ops::ServerState state;
+  std::unique_ptr<GatewayRuntime> runtime;  // read by the operations port once state is loaded
+  std::unique_ptr<rpc::Server> server;
+  std::unique_ptr<http::HttpServer> http;
+  std::unique_ptr<ops::OpsServer> ops;
+
+  absl::Status Listen(const std::string& address);
+  absl::Status FindPeers(const ProcessOptions& options, ops::StopSignal& stop, bool& stopped);
+  absl::Status Serve(const ProcessOptions& options);
+  void Drain(absl::Duration timeout);
+};
+
+absl::Status Process::Listen(const std::string& address) {
+  ops::Handlers handlers;
+  handlers.metrics = [this] {
+    state.Update();
+    if (state.loaded()) runtime->UpdateMetrics();
+    return metrics.Text();
+  };
+  handlers.readiness = state.Readiness();
+  // Without vision what is known is still answered: only decode counts.
+  handlers.readiness.push_back({"decode", [this] {
+                                  if (!state.loaded() || AnyUp(runtime->decode_replicas())) {
+                                    return absl::OkStatus();
+                                  }
+                                  return absl::UnavailableError("no replica is up");
+                                }});
+  handlers.state = {{"gateway", [this]() -> base::Json {
+                       if (!state.loaded()) return {{"loaded", false}};
+                       return {{"loaded", true},
+                               {"inflight_requests", runtime->inflight()},
+                               {"vision", ReplicasJson(runtime->vision_replicas())},
+                               {"decode", ReplicasJson(runtime->decode_replicas())}};
+                     }}};
+  ASSIGN_OR_RETURN(ops, ops::OpsServer::Start({.address = address}, std::move(handlers)));
+  return absl::OkStatus();
+}
+
+// Until both services have told what they serve, however long that takes.
+absl::Status Process::FindPeers(const ProcessOptions& options, ops::StopSignal& stop,
+                                bool& stopped) {
+  ReplicaSetOptions vision = options.replicas, decode = options.replicas;
+  vision.addresses = absl::StrSplit(options.vision_addresses, ',', absl::SkipEmpty());
+  decode.addresses = absl::StrSplit(options.decode_addresses, ',', absl::SkipEmpty());
+  while (!stopped) {
+    absl::StatusOr<std::unique_ptr<GatewayRuntime>> made = GatewayRuntime::Create(
+        options.gateway,
+        GatewayPeers::Remote(vision, decode,
+                             [](const std::string& name) { return rpc::Connect(name); }),
+        base::RealClock(), metrics);
+    if (made.ok()) {
+      runtime = *std::move(made);
+      return absl::OkStatus();
+    }
+    if (!absl::IsUnavailable(made.status()) && !absl::IsDeadlineExceeded(made.status())) {
+      return made.status();
+    }
+    base::Log(base::LogLevel::kWarning,
+              absl::StrCat("gateway: waiting: ", made.status().ToString()));
+    stopped = stop.Wait(absl::Milliseconds(100));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Process::Serve(const ProcessOptions& options) {
+  const rpc::ServerOptions server_options = {
+      .address = options.grpc_address,
+      .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
+      .reflection = options.reflection,
+      .metrics = &metrics};
+  ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
+                                              {"tessera.v1.GatewayService"}));
+  if (!options.http_address.empty()) {
+    http::HttpOptions http_options;
+    http_options.address = options.http_address;
+    ASSIGN_OR_RETURN(
+        http, http::HttpServer::Start(
+                  http_options,
+                  {.answer = runtime->answer_parts(),
+                   .limit = runtime->limit(),
+                   .model = runtime->model_info(),
+                   .version = kVersion,
+                   .tenant = nullptr,
+                   .health = [this] { return state.drains() ? Draining() : absl::OkStatus(); },
+                   .done = nullptr}));
+  }
+  state.SetLoaded();
+  return absl::OkStatus();
+}
+
+void Process::Drain(absl::Duration timeout) {
+  const absl::Time deadline = base::RealClock().Now() + timeout;
+  state.SetDraining();
+  if (server == nullptr) return;
+  server->SetReady(false);
+  runtime->Drain(timeout);
+  if (http) http->Shutdown(std::max(absl::ZeroDuration(), deadline - base::RealClock().Now()));
+  server->Shutdown(absl::Seconds(1));
+}
+
+void PrintReport(const ProcessOptions& options, const Process& process,
+                 const flags::Command& command) {
+  const auto with_port = [](const std::string& address, int port) {
+    return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+  };
+  std::cout << kName << "\n  changed flags   " << absl::StrJoin(command.Changed(), " ")
+            << "\n  gRPC            " << with_port(options.grpc_address, process.server->port());
+  if (process.http) {
+    std::cout << "\n  HTTP            " << with_port(options.http_address, process.http->port());
+  }
+  std::cout << "\n  operations      " << with_port(options.ops_address, process.ops->port())
+            << "\nready" << std::endl;
+}
+
+absl::Status Run(ProcessOptions options, const flags::Command& command) {
+  ops::StopSignal stop;  // before any thread
+  ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.handle_key_file));
+  RETURN_IF_ERROR(options.gateway.Validate());
+  Process process(options);
+  RETURN_IF_ERROR(process.Listen(options.ops_address));
+  bool stopped = false;
+  RETURN_IF_ERROR(process.FindPeers(options, stop, stopped));
+  if (stopped) return absl::OkStatus();
+  RETURN_IF_ERROR(process.Serve(options));
+  PrintReport(options, process, command);
+  while (!stop.Wait(absl::Hours(1))) {
+  }
+  std::cout << "draining" << std::endl;
+  process.Drain(options.drain_timeout);
+  std::cout << "stopped" << std::endl;
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  ProcessOptions options;
+  flags::Command command(kName, "What clients of Tessera talk to, over gRPC and HTTP.");
+  AddFlags(command, options);
+  if (const std::optional<int> code = command.Parse(argc, argv, environ)) return *code;
+  return flags::ExitCode(kName, Run(options, command));
+}
+
+}  // namespace
+}  // namespace tessera::gateway
+
+int main(int argc, char** argv) {
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // what it logs comes back as a status
+  std::signal(SIGPIPE, SIG_IGN);
+  return tessera::gateway::Main(argc, argv);
+}

@@ -1,0 +1,292 @@
+#include "services/gateway/replica_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+namespace tessera::gateway {
+namespace {
+
+constexpr absl::Duration kRewatch = absl::Milliseconds(100);  // after a watch has ended
+constexpr absl::Duration kRetryAfter = absl::Seconds(1);
+
+void CancelAll(const std::vector<std::shared_ptr<Call>>& calls) {
+  for (const std::shared_ptr<Call>& call : calls) call->Cancel();
+}
+
+}  // namespace
+
+ReplicaSet::ReplicaSet(ReplicaSetOptions options, ReplicaHooks hooks, base::Clock& clock)
+    : options_(std::move(options)),
+      hooks_(std::move(hooks)),
+      clock_(clock),
+      timers_(std::make_unique<base::Timers>(clock)) {
+  Resolve();
+  CheckSilence();
+  resolver_ = std::thread([this] { ResolveLoop(); });
+}
+
+ReplicaSet::~ReplicaSet() {
+  Calls watches;
+  {
+    base::MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.SignalAll();
+  }
+  resolver_.join();
+  timers_ = nullptr;  // none is started from now on
+  {
+    base::MutexLock lock(mutex_);
+    for (auto& [name, member] : members_) {
+      for (std::shared_ptr<Call>& call : TakeOut(member)) watches.push_back(std::move(call));
+      if (member.watch) watches.push_back(member.watch);
+    }
+  }
+  CancelAll(watches);
+  watches.clear();  // their replicas wait for them to go
+  {
+    base::MutexLock lock(mutex_);
+    while (watching_ > 0) changed_.Wait(mutex_);
+    for (auto& [name, member] : members_) gone_.push_back(std::move(member.replica));
+    members_.clear();
+  }
+  while (true) {
+    SweepGone();
+    base::MutexLock lock(mutex_);
+    if (gone_.empty()) return;
+    changed_.WaitFor(mutex_, absl::Milliseconds(1));
+  }
+}
+
+void ReplicaSet::ResolveLoop() {
+  while (true) {
+    {
+      const absl::Time due = clock_.Now() + options_.resolve_interval;
+      base::MutexLock lock(mutex_);
+      while (!stop_ && clock_.Now() < due) clock_.WaitUntil(changed_, mutex_, due);
+      if (stop_) return;
+    }
+    Resolve();
+    SweepGone();
+  }
+}
+
+void ReplicaSet::SweepGone() {
+  std::vector<std::shared_ptr<Replica>> unused;  // they go without the lock
+  base::MutexLock lock(mutex_);
+  for (std::shared_ptr<Replica>& replica : gone_) {
+    if (replica.use_count() == 1) unused.push_back(std::move(replica));
+  }
+  std::erase(gone_, nullptr);
+}
+
+void ReplicaSet::Resolve() {
+  std::vector<std::string> names;
+  for (const std::string& address : options_.addresses) {
+    absl::StatusOr<std::vector<std::string>> found = hooks_.resolve(address);
+    base::MutexLock lock(mutex_);
+    std::vector<std::string>& known = resolved_[address];
+    if (found.ok() && !found->empty()) known = *std::move(found);
+    for (const std::string& name : known) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  Adopt(names);
+}
+
+// New ones are watched; those that are gone get no more requests and finish what they have.
+void ReplicaSet::Adopt(const std::vector<std::string>& names) {
+  std::vector<std::string> added;
+  Calls watches;
+  {
+    base::MutexLock lock(mutex_);
+    for (const std::string& name : names_) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      const auto gone = members_.find(name);
+      if (gone->second.watch) watches.push_back(gone->second.watch);
+      gone_.push_back(std::move(gone->second.replica));
+      members_.erase(gone);
+      base::Log(base::LogLevel::kInfo,
+                absl::StrCat("gateway: ", options_.service, " ", name, " is no replica any more"));
+    }
+    names_ = names;
+    for (const std::string& name : names) {
+      if (!members_.contains(name)) added.push_back(name);
+    }
+  }
+  CancelAll(watches);
+  for (const std::string& name : added) {
+    std::shared_ptr<Replica> replica = hooks_.make(name);
+    {
+      base::MutexLock lock(mutex_);
+      Member& member = members_[name];
+      member.up = !replica->watch;
+      member.replica = std::move(replica);
+    }
+    StartWatch(name);
+  }
+}
+
+void ReplicaSet::StartWatch(const std::string& name) {
+  std::shared_ptr<Replica> replica;
+  uint64_t number = 0;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (stop_ || found == members_.end() || !found->second.replica->watch) return;
+    replica = found->second.replica;
+    number = found->second.watch_number = ++watches_;
+    ++watching_;
+  }
+  const std::shared_ptr<Call> call = replica->watch(
+      options_.load_interval,
+      [this, name, number](const ReplicaLoad& load) { OnLoad(name, number, load); },
+      [this, name, number](const absl::Status&) { OnWatchEnd(name, number); });
+  bool cancel = false;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found != members_.end() && found->second.watch_number == number) {
+      found->second.watch = call;
+    } else {
+      cancel = true;  // it has ended, or its replica is gone
+    }
+  }
+  if (cancel) call->Cancel();
+}
+
+void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load) {
+  base::MutexLock lock(mutex_);
+  const auto found = members_.find(name);
+  if (found == members_.end() || found->second.watch_number != watch) return;
+  Member& member = found->second;
+  if (!std::exchange(member.up, true)) {
+    base::Log(base::LogLevel::kInfo,
+              absl::StrCat("gateway: ", options_.service, " ", name, " is up"));
+  }
+  member.heard = clock_.Now();
+  member.load = load;
+}
+
+void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch) {
+  Calls lost;
+  {
+    base::MutexLock lock(mutex_);
+    --watching_;
+    changed_.SignalAll();
+    const auto found = members_.find(name);
+    if (found == members_.end() || found->second.watch_number != watch) return;
+    Member& member = found->second;
+    member.watch_number = 0;
+    member.watch = nullptr;
+    if (member.up) {
+      base::Log(base::LogLevel::kWarning,
+                absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
+    }
+    lost = TakeOut(member);
+    if (!stop_) timers_->At(clock_.Now() + kRewatch, [this, name] { StartWatch(name); });
+  }
+  CancelAll(lost);
+}
+
+void ReplicaSet::CheckSilence() {
+  Calls lost;
+  {
+    base::MutexLock lock(mutex_);
+    const absl::Time now = clock_.Now();
+    for (auto& [name, member] : members_) {
+      if (!member.up || !member.replica->watch || now - member.heard <= options_.load_silence) {
+        continue;
+      }
+      base::Log(base::LogLevel::kWarning,
+                absl::StrCat("gateway: ", options_.service, " ", name, " has said nothing for ",
+                             absl::FormatDuration(now - member.heard), ": taken out"));
+      for (std::shared_ptr<Call>& call : TakeOut(member)) lost.push_back(std::move(call));
+      // A new watch finds out whether it lives; what the old one still says counts no more.
+      if (member.watch) lost.push_back(member.watch);
+    }
+    if (!stop_) {
+      timers_->At(now + options_.load_silence / 4, [this] { CheckSilence(); });
+    }
+  }
+  CancelAll(lost);
+}
+
+ReplicaSet::Calls ReplicaSet::TakeOut(Member& member) {
+  member.up = false;
+  Calls calls;
+  for (const std::weak_ptr<Call>& weak : std::exchange(member.calls, {})) {
+    if (std::shared_ptr<Call> call = weak.lock()) calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+std::vector<ReplicaView> ReplicaSet::Views() const {
+  std::vector<ReplicaView> views;
+  for (const std::string& name : names_) {
+    const auto found = members_.find(name);
+    if (found == members_.end()) continue;  // about to be added
+    const Member& member = found->second;
+    views.push_back(
+        {name, member.up, member.load.draining, member.load.full, member.load.pressure});
+  }
+  return views;
+}
+
+absl::StatusOr<ReplicaSet::Picked> ReplicaSet::Pick(absl::string_view affinity,
+                                                    absl::Span<const std::string> tried) {
+  base::MutexLock lock(mutex_);
+  const std::vector<ReplicaView> views = Views();
+  Route route = ChooseReplica(views, affinity, tried);
+  if (route.outcome == Route::Outcome::kFound) {
+    return Picked{members_.find(views[route.index].name)->second.replica, std::move(route.reason)};
+  }
+  if (route.outcome == Route::Outcome::kAllFull) {
+    return base::WithRetry(
+        base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                    absl::StrCat("every ", options_.service, " replica is at its limit")),
+        kRetryAfter);
+  }
+  return base::WithRetry(
+      base::Error(
+          absl::StatusCode::kUnavailable,
+          absl::StrCat(absl::AsciiStrToUpper(options_.service), "_DOWN"),
+          absl::StrCat("no ", options_.service, " replica can be reached (of ", views.size(), ")")),
+      kRetryAfter);
+}
+
+void ReplicaSet::CancelWithReplica(const std::string& name, std::weak_ptr<Call> call) {
+  std::shared_ptr<Call> lost;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end()) return;  // it finishes what it has
+    Member& member = found->second;
+    if (member.up) {
+      // Those that have ended are swept out when they are the most.
+      if (member.calls.size() == member.calls.capacity()) {
+        std::erase_if(member.calls, [](const auto& weak) { return weak.expired(); });
+      }
+      member.calls.push_back(std::move(call));
+      return;
+    }
+    lost = call.lock();  // it fell silent since it was picked
+  }
+  if (lost) lost->Cancel();
+}
+
+std::vector<ReplicaSet::State> ReplicaSet::States() {
+  base::MutexLock lock(mutex_);
+  std::vector<State> states;
+  for (ReplicaView& view : Views()) {
+    const ReplicaLoad load = members_.find(view.name)->second.load;
+    states.push_back({std::move(view), load});
+  }
+  return states;
+}
+
+}  // namespace tessera::gateway

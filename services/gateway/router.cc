@@ -1,0 +1,79 @@
+#include "services/gateway/router.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+
+namespace tessera::gateway {
+namespace {
+
+uint64_t Weight(absl::string_view name, absl::string_view affinity) {
+  const base::Sha256Digest digest = base::Sha256Of(absl::StrCat(name, "\n", affinity));
+  uint64_t weight = 0;
+  std::memcpy(&weight, digest.data(), sizeof(weight));
+  return weight;
+}
+
+// Indices, the best first.
+std::vector<size_t> Ranked(absl::Span<const ReplicaView> replicas, absl::string_view affinity) {
+  std::vector<size_t> order(replicas.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (affinity.empty()) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return replicas[a].pressure < replicas[b].pressure;
+    });
+    return order;
+  }
+  std::vector<uint64_t> weights;
+  for (const ReplicaView& replica : replicas) weights.push_back(Weight(replica.name, affinity));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return weights[a] > weights[b]; });
+  return order;
+}
+
+bool Takes(const ReplicaView& replica) { return replica.up && !replica.draining && !replica.full; }
+
+const char* WhyNot(const ReplicaView& replica, bool tried) {
+  if (tried) return "lost";
+  if (!replica.up) return "down";
+  if (replica.draining) return "draining";
+  return "full";
+}
+
+}  // namespace
+
+Route ChooseReplica(absl::Span<const ReplicaView> replicas, absl::string_view affinity,
+                    absl::Span<const std::string> tried) {
+  const auto was_tried = [&](const ReplicaView& replica) {
+    return std::find(tried.begin(), tried.end(), replica.name) != tried.end();
+  };
+  Route route;
+  const std::vector<size_t> order = Ranked(replicas, affinity);
+  const ReplicaView* first = nullptr;
+  for (const size_t index : order) {
+    const ReplicaView& replica = replicas[index];
+    if (first == nullptr && (!affinity.empty() || was_tried(replica))) first = &replica;
+    if (was_tried(replica)) continue;
+    if (replica.up && !replica.draining) route.outcome = Route::Outcome::kAllFull;
+    if (!Takes(replica)) continue;
+    route.outcome = Route::Outcome::kFound;
+    route.index = index;
+    if (first != nullptr && first != &replica) {
+      route.reason =
+          absl::StrCat("first choice ", first->name, " is ", WhyNot(*first, was_tried(*first)));
+    } else if (replicas.size() == 1) {
+      route.reason = "only replica";
+    } else {
+      route.reason = affinity.empty() ? "least loaded" : "affinity";
+    }
+    return route;
+  }
+  return route;
+}
+
+}  // namespace tessera::gateway

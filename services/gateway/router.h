@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tessera::gateway {
+
+// A replica as the router sees it.
+struct ReplicaView {
+  std::string name;
+  bool up = false;        // heard of lately
+  bool draining = false;  // refuses new work
+  bool full = false;      // over its limit: would refuse
+  double pressure = 0;    // share of its room that is taken, 0 to 1
+};
+
+struct Route {
+  enum class Outcome { kFound, kNoneUp, kAllFull };
+  Outcome outcome = Outcome::kNoneUp;
+  size_t index = 0;    // into the replicas, when found
+  std::string reason;  // why that one; for receipts
+};
+
+// Where a request goes. With an affinity: by rendezvous hashing (Thaler and Ravishankar, 1998), the
+// replica whose hash with it is greatest, so that what it has computed for this affinity is found
+// again, and a replica that comes or goes moves only its own share; where that one is down,
+// draining or full, the next. Without: where the least is taken. `tried` are left out. Pure.
+Route ChooseReplica(absl::Span<const ReplicaView> replicas, absl::string_view affinity,
+                    absl::Span<const std::string> tried = {});
+
+}  // namespace tessera::gateway

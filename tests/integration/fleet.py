@@ -1,0 +1,153 @@
+"""gateway, vision and decode as processes of their own, and a real Redis between the latter two."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+from harness import MODEL
+
+WAIT = 300  # seconds for anything that must come to pass
+
+
+def free_port():
+    """A port that nobody has now. Somebody may take it meanwhile: then the process says so."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(condition, what):
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"waited {WAIT} s in vain: {what}")
+
+
+class Process:
+    """One process that can be killed, stopped and started again with the same command."""
+
+    def __init__(self, name, command):
+        self.name = name
+        self.command = [str(part) for part in command]
+        self.log = tempfile.NamedTemporaryFile(mode="w+", suffix=f".{name}.log")
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def cont(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def terminate(self, timeout=WAIT):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.kill()
+        self.log.close()
+
+
+class Fleet:
+    """One gateway, `vision` and `decode` replicas, one Redis. A context manager."""
+
+    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=()):
+        self.folder = tempfile.mkdtemp(prefix="tessera-fleet-")
+        self.processes = []
+        try:
+            self._start(vision, decode, list(flags), list(gateway_flags))
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, vision, decode, flags, gateway_flags):
+        self.redis_port = free_port()
+        self.redis = self._add("redis", [
+            shutil.which("redis-server") or "redis-server", "--port", self.redis_port,
+            "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", self.folder])
+        store = ["--embedding_store", f"redis://127.0.0.1:{self.redis_port}/0"]
+        self.vision, self.decode = [], []
+        self.ops = {}
+        for _ in range(vision):
+            self.vision.append(self._service("TESSERA_VISION", len(self.vision), store + flags))
+        origins = ",".join(p.address for p in self.vision)
+        for _ in range(decode):
+            self.decode.append(self._service(
+                "TESSERA_DECODE", len(self.decode), [*store, "--vision_origins", origins, *flags]))
+        self.gateway = self._service("TESSERA_GATEWAY", 0, [
+            "--vision_addresses", origins,
+            "--decode_addresses", ",".join(p.address for p in self.decode),
+            "--http_address", "127.0.0.1:0", *gateway_flags], model=False)
+        self.address = self.gateway.address
+        self.await_ready(*self.vision, *self.decode, self.gateway)
+
+    def _add(self, name, command):
+        process = Process(name, command)
+        self.processes.append(process)
+        return process
+
+    def _service(self, binary, number, flags, model=True):
+        port, ops = free_port(), free_port()
+        name = f"{binary.removeprefix('TESSERA_').lower()}{number}"
+        process = self._add(name, [
+            os.environ[binary], "--grpc_address", f"127.0.0.1:{port}",
+            "--ops_address", f"127.0.0.1:{ops}", *(["--model", MODEL] if model else []), *flags])
+        process.address = f"127.0.0.1:{port}"
+        process.ops = f"http://127.0.0.1:{ops}"
+        return process
+
+    def await_ready(self, *processes):
+        for process in processes:
+            def ready():
+                if process.process.poll() is not None:
+                    raise AssertionError(f"{process.name} ended:\n{process.text()}")
+                return status(process, "/readyz") == 200
+            wait_until(ready, f"{process.name} is ready:\n{process.text()}")
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+
+def status(process, path):
+    """The status of a page of its operations port; None while nobody answers."""
+    try:
+        with urllib.request.urlopen(process.ops + path, timeout=5) as page:
+            return page.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+def state(process):
+    import json
+    with urllib.request.urlopen(process.ops + "/debug/state", timeout=WAIT) as page:
+        return json.load(page)

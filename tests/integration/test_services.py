@@ -1,0 +1,190 @@
+"""Four processes: what they answer, and what becomes of requests when one of them is lost."""
+
+import unittest
+
+import grpc
+
+from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from fleet import Fleet, state, wait_until
+from tessera.v1 import types_pb2
+
+# A machine under sanitizers may not get round to a word every 250 ms.
+SLOW = ("--load_silence", "20s")
+ANSWER = "37"
+
+
+class FleetTest(unittest.TestCase):
+    vision, decode = 1, 1
+    gateway_flags = SLOW
+
+    def setUp(self):
+        self.fleet = Fleet(self.vision, self.decode, gateway_flags=self.gateway_flags)
+        self.addCleanup(self.fleet.close)
+        self.channel = grpc.insecure_channel(self.fleet.address)
+        self.addCleanup(self.channel.close)
+        self.stub = gateway_pb2_grpc.GatewayServiceStub(self.channel)
+
+    def ask(self, *pictures, text=QUESTION, timeout=PATIENCE, session="", **fields):
+        asked = request(text, *pictures)
+        asked.session = session
+        for name, value in fields.items():
+            setattr(asked, name, value)
+        return self.stub.Generate(asked, timeout=timeout)
+
+    def error(self, *pictures, **fields):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.ask(*pictures, **fields)
+        return caught.exception
+
+    def await_down(self, service, process):
+        wait_until(lambda: not state(self.fleet.gateway)["gateway"][service][process.address]["up"],
+                   f"{process.name} is down")
+
+    def await_up(self, service, process):
+        wait_until(lambda: state(self.fleet.gateway)["gateway"][service][process.address]["up"],
+                   f"{process.name} is up")
+
+
+class OneOfEachTest(FleetTest):
+    def test_the_answer_is_that_of_the_one_process(self):
+        answer = self.ask(PICTURE)
+        self.assertEqual(answer.text.strip(), ANSWER)
+        receipt = answer.receipt
+        self.assertEqual(receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
+        self.assertEqual(receipt.replica, self.fleet.decode[0].address)
+        self.assertEqual(receipt.replica_reason, "only replica")
+        self.assertEqual(receipt.images[0].replica, self.fleet.vision[0].address)
+        again = self.ask(PICTURE).receipt
+        self.assertEqual(again.images[0].cache, types_pb2.CACHE_TIER_PREFIX_KV)
+        self.assertEqual(again.images[0].replica, "")
+
+    def test_a_new_decode_reads_the_rows_from_redis(self):
+        self.ask(PICTURE)
+        self.fleet.decode[0].kill()
+        self.await_down("decode", self.fleet.decode[0])
+        self.fleet.decode[0].start()
+        self.await_up("decode", self.fleet.decode[0])
+        answer = self.ask(PICTURE)
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_STORE)
+
+    def test_without_redis_new_pictures_are_read_from_their_origin(self):
+        self.ask(PICTURE)
+        self.fleet.redis.kill()
+        answer = self.ask(OTHER, text="How many items are missing in row 3?")
+        self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
+        self.assertTrue(answer.text.strip())
+        # Also what vision has and a new decode has not.
+        self.fleet.decode[0].kill()
+        self.await_down("decode", self.fleet.decode[0])
+        self.fleet.decode[0].start()
+        self.await_up("decode", self.fleet.decode[0])
+        answer = self.ask(PICTURE)
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_ORIGIN)
+
+    def test_without_vision_known_pictures_are_answered_and_others_fail_at_once(self):
+        self.ask(PICTURE)
+        self.fleet.vision[0].kill()
+        self.await_down("vision", self.fleet.vision[0])
+        self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
+        error = self.error(OTHER)
+        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn("vision", error.details())
+        # From the store, where the prefix cache is a new one.
+        self.fleet.decode[0].kill()
+        self.await_down("decode", self.fleet.decode[0])
+        self.fleet.decode[0].start()
+        self.await_up("decode", self.fleet.decode[0])
+        self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
+        # Without the picture, for who would rather have that.
+        answer = self.ask(OTHER, on_encoder_loss=gateway_pb2.ENCODER_LOSS_TEXT_ONLY)
+        self.assertTrue(answer.text.startswith("[A picture could not be looked at"), answer.text)
+        self.assertEqual(len(answer.receipt.degraded), 1)
+        self.fleet.vision[0].start()
+        self.await_up("vision", self.fleet.vision[0])
+        self.assertEqual(self.ask(OTHER, text=QUESTION).receipt.images[0].cache,
+                         types_pb2.CACHE_TIER_COMPUTED)
+
+    def test_rows_that_are_gone_everywhere_are_made_again(self):
+        self.ask(PICTURE)
+        self.fleet.redis.kill()
+        for service, process in (("decode", self.fleet.decode[0]), ("vision", self.fleet.vision[0])):
+            process.kill()
+            self.await_down(service, process)
+            process.start()
+            self.await_up(service, process)
+        answer = self.ask(PICTURE)
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
+
+    def test_without_decode_requests_fail_at_once_with_a_retry(self):
+        self.fleet.decode[0].kill()
+        self.await_down("decode", self.fleet.decode[0])
+        error = self.error(PICTURE)
+        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+        self.fleet.decode[0].start()
+        self.await_up("decode", self.fleet.decode[0])
+        self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
+
+    def test_sigterm_ends_each_process_well(self):
+        self.ask(PICTURE)
+        for process in (self.fleet.gateway, self.fleet.decode[0], self.fleet.vision[0]):
+            self.assertEqual(process.terminate(), 0, process.text())
+            self.assertIn("stopped", process.text())
+
+
+class TwoOfEachTest(FleetTest):
+    vision, decode = 2, 2
+
+    def test_a_session_stays_where_its_prefix_is_and_moves_when_that_is_lost(self):
+        first = self.ask(PICTURE, session="s").receipt
+        self.assertEqual(first.replica_reason, "affinity")
+        for _ in range(3):
+            again = self.ask(PICTURE, session="s").receipt
+            self.assertEqual(again.replica, first.replica)
+            self.assertEqual(again.images[0].cache, types_pb2.CACHE_TIER_PREFIX_KV)
+        lost = next(p for p in self.fleet.decode if p.address == first.replica)
+        lost.kill()
+        moved = self.ask(PICTURE, session="s")  # whether the gateway knows of it yet or not
+        self.assertEqual(moved.text.strip(), ANSWER)
+        self.assertNotEqual(moved.receipt.replica, first.replica)
+        self.assertIn(f"first choice {first.replica} is ", moved.receipt.replica_reason)
+        self.assertEqual(moved.receipt.images[0].cache, types_pb2.CACHE_TIER_STORE)
+        lost.start()
+        self.await_up("decode", lost)
+        self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, first.replica)
+
+    def test_a_draining_replica_gets_nothing_new_and_nobody_notices(self):
+        used = self.ask(PICTURE, session="s").receipt.replica
+        draining = next(p for p in self.fleet.decode if p.address == used)
+        self.assertEqual(draining.terminate(), 0)
+        answer = self.ask(PICTURE, session="s")
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertNotEqual(answer.receipt.replica, used)
+
+    def test_pictures_are_encoded_by_who_is_left(self):
+        used = self.ask(PICTURE).receipt.images[0].replica
+        next(p for p in self.fleet.vision if p.address == used).kill()
+        answer = self.ask(OTHER, text=QUESTION)
+        self.assertNotEqual(answer.receipt.images[0].replica, used)
+
+
+class SilenceTest(FleetTest):
+    decode = 2
+    gateway_flags = ("--load_silence", "2s")
+
+    def test_a_stopped_replica_is_left_out_and_its_calls_go_on_elsewhere(self):
+        used = self.ask(PICTURE, session="s").receipt.replica
+        stopped = next(p for p in self.fleet.decode if p.address == used)
+        stopped.stop()
+        answer = self.ask(PICTURE, session="s")
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertNotEqual(answer.receipt.replica, used)
+        stopped.cont()
+        self.await_up("decode", stopped)
+        self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, used)
+
+
+if __name__ == "__main__":
+    unittest.main()
