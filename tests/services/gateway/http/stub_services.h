@@ -93,8 +93,8 @@ class StubDecode final : public gateway::DecodeClient {
     return stream;
   }
   std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest&,
-                                         const rpc::RequestContext&,
-                                         const std::string&, PrefillDone done) override {
+                                         const rpc::RequestContext&, const std::string&,
+                                         PrefillDone done) override {
     done(absl::UnavailableError("none"));
     return nullptr;
   }
