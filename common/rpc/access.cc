@@ -20,4 +20,16 @@ absl::Status CheckExposure(const AccessOptions& options, absl::string_view flag,
                    "--allow_unauthenticated_network on"));
 }
 
+absl::Status CheckInnerExposure(const InnerAccessOptions& options, absl::string_view address) {
+  if (!options.tls.ca.empty() || options.trusted_network || IsLoopbackAddress(address)) {
+    return absl::OkStatus();
+  }
+  return base::BadField(
+      "grpc_address", "BAD_OPTION",
+      absl::StrCat("--grpc_address ", address,
+                   " may be reached from the network, where anyone could speak for any tenant: "
+                   "give --tls_cert_file, --tls_key_file and --tls_client_ca_file, listen on "
+                   "127.0.0.1, or say --trusted_network on"));
+}
+
 }  // namespace tessera::rpc

@@ -21,4 +21,15 @@ struct AccessOptions {
 absl::Status CheckExposure(const AccessOptions& options, absl::string_view flag,
                            absl::string_view address);
 
+// Who may reach a service that only the other services of this product ask. Whoever reaches it
+// speaks for any tenant.
+struct InnerAccessOptions {
+  TlsFiles tls = {.ca_flag = "tls_client_ca_file"};
+  bool trusted_network = false;  // everybody on it may
+};
+
+// BAD_OPTION where `address` is open to a network on which anyone could name any tenant: it needs
+// mutual TLS, this machine alone, or the operator's word. Pure.
+absl::Status CheckInnerExposure(const InnerAccessOptions& options, absl::string_view address);
+
 }  // namespace tessera::rpc

@@ -21,6 +21,7 @@
 #include "common/ops/server_state.h"
 #include "common/ops/stop_signal.h"
 #include "common/ops/watchdog.h"
+#include "common/rpc/access.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/store/store_set.h"
@@ -43,6 +44,11 @@ struct ProcessOptions {
   std::string model_name = "tessera";
   int threads = 0;
   bool reflection = false;
+  rpc::InnerAccessOptions access;
+  bool peer_tls = false;
+  rpc::TlsFiles peer_files = {.ca_flag = "peer_tls_ca_file",
+                              .cert_flag = "peer_tls_cert_file",
+                              .key_flag = "peer_tls_key_file"};
   absl::Duration drain_timeout = absl::Seconds(90);
   store::StoreSetOptions store;
   std::string vision_origins;
@@ -52,15 +58,29 @@ struct ProcessOptions {
 void AddFlags(flags::Command& command, ProcessOptions& options) {
   using flags::Value;
   command.AddRequired({"model", Value(options.decode.model_dir), "model directory"});
-  command.Add({{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
-               {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
-               {"model_name", Value(options.model_name), "label of the metrics"},
-               {"device", Value(options.decode.device), "cpu or reference"},
-               {"threads", Value(options.threads), "of the compute pool [what is granted]"},
-               {"reflection", Value(options.reflection), "gRPC reflection"},
-               {"vision_origins", flags::ValueOrEmpty(options.vision_origins),
-                "host:port,... of vision replicas whose records are read; *:port is any host"},
-               {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
+  command.Add(
+      {{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
+       {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
+       {"model_name", Value(options.model_name), "label of the metrics"},
+       {"device", Value(options.decode.device), "cpu or reference"},
+       {"threads", Value(options.threads), "of the compute pool [what is granted]"},
+       {"reflection", Value(options.reflection), "gRPC reflection"},
+       {"vision_origins", flags::ValueOrEmpty(options.vision_origins),
+        "host:port,... of vision replicas whose records are read; *:port is any host"},
+       {"tls_cert_file", flags::ValueOrEmpty(options.access.tls.cert), "PEM, of this server"},
+       {"tls_key_file", flags::ValueOrEmpty(options.access.tls.key), "its key, PEM"},
+       {"tls_client_ca_file", flags::ValueOrEmpty(options.access.tls.ca),
+        "PEM; callers must show a certificate of it"},
+       {"trusted_network", flags::OnOff(options.access.trusted_network),
+        "on: everybody who can connect may speak for any tenant"},
+       {"peer_tls", flags::OnOff(options.peer_tls), "on: the other services are asked over TLS"},
+       {"peer_tls_ca_file", flags::ValueOrEmpty(options.peer_files.ca),
+        "PEM, whom to believe [the system's authorities]"},
+       {"peer_tls_cert_file", flags::ValueOrEmpty(options.peer_files.cert), "PEM, shown to them"},
+       {"peer_tls_key_file", flags::ValueOrEmpty(options.peer_files.key), "its key, PEM"},
+       {"peer_tls_server_name", flags::ValueOrEmpty(options.peer_files.server_name),
+        "in their certificates [the address]"},
+       {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
   command.Add(flags::StoreFlags(options.store));
   command.Add(DecodeFlags(options.decode));
 }
@@ -121,11 +141,12 @@ absl::Status Process::Load(const ProcessOptions& options) {
   ASSIGN_OR_RETURN(stores, store::StoreSet::Create(options.store, metrics));
   OriginOptions origins;
   origins.addresses = absl::StrSplit(options.vision_origins, ',', absl::SkipEmpty());
+  rpc::ChannelOptions channel = {.receive_window_bytes = kRecordWindowBytes};
+  if (options.peer_tls) {
+    ASSIGN_OR_RETURN(channel.tls, rpc::ChannelTls::Create(options.peer_files));
+  }
   origin = std::make_unique<OriginClient>(
-      origins,
-      [](const std::string& address) {
-        return rpc::Connect(address, {.receive_window_bytes = kRecordWindowBytes});
-      },
+      origins, [channel](const std::string& address) { return rpc::Connect(address, channel); },
       stores->codec(), base::RealClock());
   ASSIGN_OR_RETURN(runtime,
                    DecodeRuntime::Create(
@@ -135,7 +156,8 @@ absl::Status Process::Load(const ProcessOptions& options) {
   const rpc::ServerOptions server_options = {.address = options.grpc_address,
                                              .max_receive_bytes = kMessageBytes,
                                              .reflection = options.reflection,
-                                             .metrics = &metrics};
+                                             .metrics = &metrics,
+                                             .tls = options.access.tls};
   ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
                                               {"tessera.v1.DecodeService"}));
   state.SetCanary(runtime->canary().present, runtime->canary().status);
@@ -146,6 +168,7 @@ absl::Status Process::Load(const ProcessOptions& options) {
 
 absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ops::StopSignal stop;  // before any thread
+  RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
   Process process(options);
   RETURN_IF_ERROR(process.Listen(options.ops_address));
   RETURN_IF_ERROR(process.Load(options));

@@ -23,8 +23,11 @@
 #include "common/ops/ops_server.h"
 #include "common/ops/server_state.h"
 #include "common/ops/stop_signal.h"
+#include "common/rpc/access.h"
+#include "common/rpc/api_keys.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "services/gateway/access_flags.h"
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_runtime.h"
 #include "services/gateway/http/http_server.h"
@@ -42,7 +45,12 @@ struct ProcessOptions {
   std::string vision_addresses = "127.0.0.1:9100";
   std::string decode_addresses = "127.0.0.1:9200";
   std::string handle_key_file;
-  bool reflection = false;
+  std::string reflection = "auto";
+  rpc::AccessOptions access;
+  bool peer_tls = false;
+  rpc::TlsFiles peer_files = {.ca_flag = "peer_tls_ca_file",
+                              .cert_flag = "peer_tls_cert_file",
+                              .key_flag = "peer_tls_key_file"};
   absl::Duration drain_timeout = absl::Seconds(90);
   ReplicaSetOptions replicas;  // the times
   GatewayOptions gateway;
@@ -66,8 +74,19 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
        {"model_name", Value(options.gateway.model_name), "that clients use"},
        {"image_handle_key_file", ValueOrEmpty(options.handle_key_file),
         "key of image handles, the same for every gateway [a fresh one]"},
-       {"reflection", Value(options.reflection), "gRPC reflection"},
+       {"reflection",
+        flags::OneOf<std::string>(options.reflection,
+                                  {{"auto", "auto"}, {"true", "true"}, {"false", "false"}}),
+        "of gRPC; auto: on where no keys are asked for"},
+       {"peer_tls", flags::OnOff(options.peer_tls), "on: the other services are asked over TLS"},
+       {"peer_tls_ca_file", flags::ValueOrEmpty(options.peer_files.ca),
+        "PEM, whom to believe [the system's authorities]"},
+       {"peer_tls_cert_file", flags::ValueOrEmpty(options.peer_files.cert), "PEM, shown to them"},
+       {"peer_tls_key_file", flags::ValueOrEmpty(options.peer_files.key), "its key, PEM"},
+       {"peer_tls_server_name", flags::ValueOrEmpty(options.peer_files.server_name),
+        "in their certificates [the address]"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
+  command.Add(AccessFlags(options.access));
   command.Add(GatewayFlags(options.gateway));
 }
 
@@ -105,6 +124,7 @@ struct Process {
 
   metrics::Metrics metrics;
   ops::ServerState state;
+  std::unique_ptr<rpc::ApiKeys> keys;
   std::unique_ptr<GatewayRuntime> runtime;  // read by the operations port once state is loaded
   std::unique_ptr<rpc::Server> server;
   std::unique_ptr<http::HttpServer> http;
@@ -148,11 +168,16 @@ absl::Status Process::FindPeers(const ProcessOptions& options, ops::StopSignal& 
   ReplicaSetOptions vision = options.replicas, decode = options.replicas;
   vision.addresses = absl::StrSplit(options.vision_addresses, ',', absl::SkipEmpty());
   decode.addresses = absl::StrSplit(options.decode_addresses, ',', absl::SkipEmpty());
+  rpc::ChannelOptions channel;
+  if (options.peer_tls) {
+    ASSIGN_OR_RETURN(channel.tls, rpc::ChannelTls::Create(options.peer_files));
+  }
   while (!stopped) {
     absl::StatusOr<std::unique_ptr<GatewayRuntime>> made = GatewayRuntime::Create(
         options.gateway,
-        GatewayPeers::Remote(vision, decode,
-                             [](const std::string& name) { return rpc::Connect(name); }),
+        GatewayPeers::Remote(
+            vision, decode,
+            [channel](const std::string& name) { return rpc::Connect(name, channel); }),
         base::RealClock(), metrics);
     if (made.ok()) {
       runtime = *std::move(made);
@@ -172,13 +197,16 @@ absl::Status Process::Serve(const ProcessOptions& options) {
   const rpc::ServerOptions server_options = {
       .address = options.grpc_address,
       .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
-      .reflection = options.reflection,
-      .metrics = &metrics};
+      .reflection = options.reflection == "auto" ? !keys->on() : options.reflection == "true",
+      .metrics = &metrics,
+      .tls = options.access.tls};
   ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
                                               {"tessera.v1.GatewayService"}));
   if (!options.http_address.empty()) {
     http::HttpOptions http_options;
     http_options.address = options.http_address;
+    http_options.tls_certificate = options.access.tls.cert;
+    http_options.tls_key = options.access.tls.key;
     ASSIGN_OR_RETURN(
         http, http::HttpServer::Start(
                   http_options,
@@ -186,7 +214,7 @@ absl::Status Process::Serve(const ProcessOptions& options) {
                    .limit = runtime->limit(),
                    .model = runtime->model_info(),
                    .version = kVersion,
-                   .tenant = nullptr,
+                   .tenant = [this](absl::string_view key) { return keys->TenantOf(key); },
                    .health = [this] { return state.drains() ? Draining() : absl::OkStatus(); },
                    .done = nullptr}));
   }
@@ -222,7 +250,12 @@ absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ops::StopSignal stop;  // before any thread
   ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.handle_key_file));
   RETURN_IF_ERROR(options.gateway.Validate());
+  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "grpc_address", options.grpc_address));
+  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http_address));
   Process process(options);
+  ASSIGN_OR_RETURN(process.keys,
+                   rpc::ApiKeys::Create(options.access.api_keys_file, base::RealClock()));
+  options.gateway.api_keys = process.keys.get();
   RETURN_IF_ERROR(process.Listen(options.ops_address));
   bool stopped = false;
   RETURN_IF_ERROR(process.FindPeers(options, stop, stopped));

@@ -20,6 +20,7 @@
 #include "common/ops/server_state.h"
 #include "common/ops/stop_signal.h"
 #include "common/ops/watchdog.h"
+#include "common/rpc/access.h"
 #include "common/rpc/server.h"
 #include "common/store/store_set.h"
 #include "services/vision/vision_flags.h"
@@ -38,6 +39,7 @@ struct ProcessOptions {
   std::string model_name = "tessera";
   int threads = 0;
   bool reflection = false;
+  rpc::InnerAccessOptions access;
   absl::Duration drain_timeout = absl::Seconds(90);
   store::StoreSetOptions store;
   VisionOptions vision;
@@ -46,15 +48,22 @@ struct ProcessOptions {
 void AddFlags(flags::Command& command, ProcessOptions& options) {
   using flags::Value;
   command.AddRequired({"model", Value(options.vision.model_dir), "model directory"});
-  command.Add({{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
-               {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
-               {"model_name", Value(options.model_name), "label of the metrics"},
-               {"device", Value(options.vision.device), "cpu or reference"},
-               {"threads", Value(options.threads), "of the compute pool [what is granted]"},
-               {"reflection", Value(options.reflection), "gRPC reflection"},
-               {"origin", flags::ValueOrEmpty(options.vision.origin),
-                "host:port by which decode reads records of this process [grpc_address]"},
-               {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
+  command.Add(
+      {{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
+       {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
+       {"model_name", Value(options.model_name), "label of the metrics"},
+       {"device", Value(options.vision.device), "cpu or reference"},
+       {"threads", Value(options.threads), "of the compute pool [what is granted]"},
+       {"reflection", Value(options.reflection), "gRPC reflection"},
+       {"origin", flags::ValueOrEmpty(options.vision.origin),
+        "host:port by which decode reads records of this process [grpc_address]"},
+       {"tls_cert_file", flags::ValueOrEmpty(options.access.tls.cert), "PEM, of this server"},
+       {"tls_key_file", flags::ValueOrEmpty(options.access.tls.key), "its key, PEM"},
+       {"tls_client_ca_file", flags::ValueOrEmpty(options.access.tls.ca),
+        "PEM; callers must show a certificate of it"},
+       {"trusted_network", flags::OnOff(options.access.trusted_network),
+        "on: everybody who can connect may speak for any tenant"},
+       {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
   command.Add(flags::StoreFlags(options.store));
   command.Add(VisionFlags(options.vision));
 }
@@ -113,7 +122,8 @@ absl::Status Process::Load(const ProcessOptions& options) {
   const rpc::ServerOptions server_options = {.address = options.grpc_address,
                                              .max_receive_bytes = kMessageBytes,
                                              .reflection = options.reflection,
-                                             .metrics = &metrics};
+                                             .metrics = &metrics,
+                                             .tls = options.access.tls};
   ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
                                               {"tessera.v1.VisionService"}));
   state.SetCanary(runtime->canary().present, runtime->canary().status);
@@ -125,6 +135,7 @@ absl::Status Process::Load(const ProcessOptions& options) {
 absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ops::StopSignal stop;  // before any thread
   if (options.vision.origin.empty()) options.vision.origin = options.grpc_address;
+  RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
   Process process(options);
   RETURN_IF_ERROR(process.Listen(options.ops_address));
   RETURN_IF_ERROR(process.Load(options));

@@ -89,12 +89,12 @@ class Fleet:
         self.vision, self.decode = [], []
         self.ops = {}
         for _ in range(vision):
-            self.vision.append(self._service("TESSERA_VISION", len(self.vision), store + flags))
+            self.vision.append(self._service("VISION_BINARY", len(self.vision), store + flags))
         origins = ",".join(p.address for p in self.vision)
         for _ in range(decode):
             self.decode.append(self._service(
-                "TESSERA_DECODE", len(self.decode), [*store, "--vision_origins", origins, *flags]))
-        self.gateway = self._service("TESSERA_GATEWAY", 0, [
+                "DECODE_BINARY", len(self.decode), [*store, "--vision_origins", origins, *flags]))
+        self.gateway = self._service("GATEWAY_BINARY", 0, [
             "--vision_addresses", origins,
             "--decode_addresses", ",".join(p.address for p in self.decode),
             "--http_address", "127.0.0.1:0", *gateway_flags], model=False)
@@ -108,7 +108,7 @@ class Fleet:
 
     def _service(self, binary, number, flags, model=True):
         port, ops = free_port(), free_port()
-        name = f"{binary.removeprefix('TESSERA_').lower()}{number}"
+        name = f"{binary.removesuffix('_BINARY').lower()}{number}"
         process = self._add(name, [
             os.environ[binary], "--grpc_address", f"127.0.0.1:{port}",
             "--ops_address", f"127.0.0.1:{ops}", *(["--model", MODEL] if model else []), *flags])

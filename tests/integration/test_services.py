@@ -1,10 +1,13 @@
 """Four processes: what they answer, and what becomes of requests when one of them is lost."""
 
+import os
+import subprocess
 import unittest
 
 import grpc
 
 from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from harness import MODEL
 from fleet import Fleet, state, wait_until
 from tessera.v1 import types_pb2
 
@@ -184,6 +187,25 @@ class SilenceTest(FleetTest):
         stopped.cont()
         self.await_up("decode", stopped)
         self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, used)
+
+
+class ExposureTest(unittest.TestCase):
+    """No service listens beyond this machine unless it knows who asks, or was told not to care."""
+
+    def refusal(self, binary, *flags):
+        done = subprocess.run([os.environ[binary], *flags], capture_output=True, text=True, timeout=PATIENCE)
+        return done.returncode, done.stderr
+
+    def test_the_network_needs_keys_mutual_tls_or_the_operators_word(self):
+        code, err = self.refusal("GATEWAY_BINARY", "--grpc_address", "0.0.0.0:0", "--ops_address", "127.0.0.1:0")
+        self.assertEqual(code, 2, err)
+        self.assertIn("--api_keys_file", err)
+        for binary in ("VISION_BINARY", "DECODE_BINARY"):
+            code, err = self.refusal(binary, "--model", str(MODEL), "--grpc_address", "0.0.0.0:0",
+                                     "--ops_address", "127.0.0.1:0")
+            self.assertEqual(code, 2, err)
+            self.assertIn("--tls_client_ca_file", err)
+            self.assertIn("--trusted_network", err)
 
 
 if __name__ == "__main__":
