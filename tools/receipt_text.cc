@@ -64,6 +64,8 @@ base::Json ImageJson(const v1::ImageReceipt& image) {
           {"rows", image.rows()},
           {"rows_kept", image.rows_kept()},
           {"bytes_moved", image.bytes_moved()},
+          {"replica", image.replica()},
+          {"replica_reason", image.replica_reason()},
           {"quality",
            {{"verdict", VerdictText(image.quality().verdict())},
             {"reasons", reasons},
@@ -100,6 +102,16 @@ std::string ReceiptTable(const v1::GenerateResponse& response) {
                           image.quality().reasons().empty()
                               ? ""
                               : " (" + absl::StrJoin(image.quality().reasons(), ", ") + ")");
+    if (!image.replica().empty()) {
+      absl::StrAppend(&out, "    made by ", image.replica(), " (", image.replica_reason(), ")\n");
+    }
+  }
+  if (!receipt.replica().empty()) {
+    absl::StrAppend(&out, "  answered by ", receipt.replica(), " (", receipt.replica_reason(),
+                    ")\n");
+  }
+  for (const std::string& what : receipt.degraded()) {
+    absl::StrAppend(&out, "  degraded: ", what, "\n");
   }
   return out;
 }
@@ -118,6 +130,8 @@ base::Json AnswerJson(const std::string& text, const v1::GenerateResponse& respo
   out_receipt["kv_blocks_reused"] = receipt.kv_blocks_reused();
   out_receipt["ahead_tokens"] = receipt.ahead_tokens();
   out_receipt["preemptions"] = receipt.preemptions();
+  out_receipt["replica"] = receipt.replica();
+  out_receipt["replica_reason"] = receipt.replica_reason();
   base::Json degraded = base::Json::array();
   for (const std::string& step : receipt.degraded()) degraded.push_back(step);
   out_receipt["degraded"] = degraded;

@@ -25,6 +25,24 @@ TEST(ReceiptTextTest, WorkAheadAndPreemptionsAreShownWhenThereWereAny) {
   EXPECT_EQ(json["receipt"]["preemptions"], 2);
 }
 
+TEST(ReceiptTextTest, WhoAnsweredAndWhatWasLeftOutAreShownWhereThereIsSomethingToTell) {
+  v1::GenerateResponse response;
+  v1::ImageReceipt& image = *response.mutable_receipt()->add_images();
+  EXPECT_THAT(ReceiptTable(response), Not(HasSubstr("answered by")));
+  image.set_replica("10.0.0.1:9100");
+  image.set_replica_reason("affinity");
+  response.mutable_receipt()->set_replica("10.0.0.2:9200");
+  response.mutable_receipt()->set_replica_reason("only replica");
+  response.mutable_receipt()->add_degraded("picture 1 was left out");
+  const std::string table = ReceiptTable(response);
+  EXPECT_THAT(table, HasSubstr("made by 10.0.0.1:9100 (affinity)\n"));
+  EXPECT_THAT(table, HasSubstr("answered by 10.0.0.2:9200 (only replica)\n"));
+  EXPECT_THAT(table, HasSubstr("degraded: picture 1 was left out\n"));
+  const base::Json json = AnswerJson("x", response);
+  EXPECT_EQ(json["receipt"]["replica"], "10.0.0.2:9200");
+  EXPECT_EQ(json["receipt"]["images"][0]["replica_reason"], "affinity");
+}
+
 TEST(ReceiptTextTest, ATokenThatIsNoWholeCharacterIsToldInBytes) {
   LogprobList logprobs;
   v1::TokenLogprob& token = *logprobs.Add();
