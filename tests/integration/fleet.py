@@ -2,12 +2,14 @@
 
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 from harness import MODEL
@@ -16,10 +18,15 @@ WAIT = 300  # seconds for anything that must come to pass
 
 
 def free_port():
-    """A port that nobody has now. Somebody may take it meanwhile: then the process says so."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has now, below those that the system hands out to clients and tests."""
+    while True:
+        port = random.SystemRandom().randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def wait_until(condition, what):

@@ -12,7 +12,7 @@ from fleet import Fleet, state, wait_until
 from tessera.v1 import types_pb2
 
 # A machine under sanitizers may not get round to a word every 250 ms.
-SLOW = ("--load_silence", "20s")
+SLOW = ("--load_silence", "60s")
 ANSWER = "37"
 
 
@@ -175,7 +175,7 @@ class TwoOfEachTest(FleetTest):
 
 class SilenceTest(FleetTest):
     decode = 2
-    gateway_flags = ("--load_silence", "2s")
+    gateway_flags = ("--load_silence", "6s")
 
     def test_a_stopped_replica_is_left_out_and_its_calls_go_on_elsewhere(self):
         used = self.ask(PICTURE, session="s").receipt.replica
