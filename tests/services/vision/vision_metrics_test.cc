@@ -82,7 +82,9 @@ TEST_F(VisionServiceMetricsTest, EveryCallHasOneOutcome) {
   EXPECT_FALSE(Run(Bmp(3, 1)).ready);  // black
   EXPECT_FALSE(Run("no picture").ready);
   EXPECT_FALSE(Run(Offer(""), {}).ready);
+  Stop();  // the tower's thread reads its status
   tower_.status = absl::InternalError("the device failed");
+  Start();
   EXPECT_FALSE(Run(Bmp(3, 102)).ready);
   Stop();
   EXPECT_EQ(Images("computed"), 2);
