@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/error.h"
+#include "common/flags/command.h"
 #include "common/flags/environment.h"
 #include "common/flags/flags.h"
 #include "common/flags/usage.h"
@@ -56,19 +56,7 @@ int Report(const absl::Status& status) {
     std::cerr << "tessera: the output could not be written\n";
     return kFailed;
   }
-  const std::string reason = base::ReasonOf(status);
-  std::cerr << "tessera: " << absl::StatusCodeToString(status.code())
-            << (reason.empty() ? "" : " (" + reason + ")") << ": " << status.message() << "\n";
-  return reason == "BAD_OPTION" ? kWrongUsage : kFailed;
-}
-
-std::vector<std::string> ChangedFlags(const CLI::App& app) {
-  std::vector<std::string> changed;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->count() == 0 || option->get_name() == "--help") continue;
-    changed.push_back(option->get_name() + "=" + CLI::detail::join(option->results(), ","));
-  }
-  return changed;
+  return flags::ExitCode("tessera", status);
 }
 
 void AddServe(CLI::App& app, ServeOptions& options) {
@@ -227,7 +215,7 @@ void AddCommands(CLI::App& app, Options& options) {
 int Run(CLI::App& app, Options& options) {
   const CLI::App& command = *app.get_subcommands().front();
   if (command.get_name() == "serve") {
-    return Report(Serve(options.serve, ChangedFlags(command), std::cout));
+    return Report(Serve(options.serve, flags::ChangedFlags(command), std::cout));
   }
   if (command.get_name() == "ask") {
     options.ask.local = !options.ask.serve.server.model_dir.empty();

@@ -1,9 +1,5 @@
 #include "tools/serve.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
-
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/flags.h"
+#include "common/ops/stop_signal.h"
 #include "services/decode/decode_flags.h"
 #include "services/gateway/gateway_flags.h"
 #include "services/vision/vision_flags.h"
@@ -123,24 +120,17 @@ void ApplyServiceFlags(ServeOptions& options) {
 
 absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed_flags,
                    std::ostream& out) {
-  // Blocked before any thread starts, so all inherit it and only sigtimedwait sees them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ops::StopSignal stop;  // before any thread
   ApplyServiceFlags(options);
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(options.server));
   PrintReport(*server, options, changed_flags, out);
 
   decode::EngineStats before = server->decode().stats();
-  const timespec interval = {kReportSeconds, 0};
-  while (sigtimedwait(&signals, nullptr, &interval) < 0) {
+  while (!stop.Wait(absl::Seconds(kReportSeconds))) {
     const decode::EngineStats now = server->decode().stats();
     LogLoad(now, before);
     before = now;
   }
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // a second signal ends the process at once
   out << "draining" << std::endl;
   server->Drain(options.drain_timeout);
   out << "stopped" << std::endl;

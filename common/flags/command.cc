@@ -45,9 +45,9 @@ std::optional<int> Command::Parse(int argc, char** argv, const char* const* envi
   return std::nullopt;
 }
 
-std::vector<std::string> Command::Changed() const {
+std::vector<std::string> ChangedFlags(const CLI::App& app) {
   std::vector<std::string> changed;
-  for (const CLI::Option* option : app_->get_options()) {
+  for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0 || option->get_name() == "--help") continue;
     changed.push_back(option->get_name() + "=" +
                       WithoutCredentials(CLI::detail::join(option->results(), ",")));

@@ -11,6 +11,9 @@
 
 namespace tessera::flags {
 
+// Flags that were given to `app`, with their values; credentials of URLs are left out.
+std::vector<std::string> ChangedFlags(const CLI::App& app);
+
 // The command line of a binary that has flags and no subcommands.
 class Command {
  public:
@@ -23,8 +26,7 @@ class Command {
   // 2 after what is wrong, which stderr has been told. `environment`: as main's environ.
   std::optional<int> Parse(int argc, char** argv, const char* const* environment);
 
-  // Flags that were given, with their values; credentials of URLs are left out.
-  std::vector<std::string> Changed() const;
+  std::vector<std::string> Changed() const { return ChangedFlags(*app_); }
 
  private:
   std::unique_ptr<CLI::App> app_;

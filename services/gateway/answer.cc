@@ -99,6 +99,7 @@ void Answer::WarnOfQuality(v1::DecodeStart& start) {
   std::vector<bool> warned(static_cast<size_t>(start.messages_size()), false);
   for (size_t i = 0; i < images_.size(); ++i) {
     const int turn = parsed_.picture_turns[i];
+    if (left_out_[i]) continue;
     if (images_[i].ref.quality().verdict() != v1::QUALITY_VERDICT_WARN || warned[turn]) continue;
     warned[turn] = true;
     start.mutable_messages(turn)->add_parts()->set_text("\n" + parts_.options.quality_warning);
@@ -127,12 +128,14 @@ v1::DecodeStart Answer::MakeStart() {
 
 void Answer::StartDecode() {
   v1::DecodeStart start;
+  int ask = 0;
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;
     start = MakeStart();
-    decoding_ = true;
-    calls_.clear();
+    rows_made_.clear();
+    ask = ++asks_;
+    if (!std::exchange(decoding_, true)) calls_.clear();
   }
   stage_ = "decode";
   std::shared_ptr<DecodeCall> call =
@@ -141,7 +144,7 @@ void Answer::StartDecode() {
   bool cancel = false, resumed = false;
   {
     base::MutexLock lock(mutex_);
-    if (ended_) return;
+    if (ended_ || asks_ != ask) return;  // this ask is over
     decode_call_ = call;
     made.swap(rows_made_);
     resumed = std::exchange(resumed_, false);
@@ -163,21 +166,25 @@ void Answer::OnNeedRows(const v1::NeedRows& need) {
   }
   for (uint32_t asked : need.images()) {
     if (asked >= pictures.size()) continue;
+    const uint32_t picture = pictures[asked];
     KeepCall(parts_.resolver.Encode(
-        parsed_.pictures[pictures[asked]], request_,
-        [self = shared_from_this(), asked, late](absl::StatusOr<ResolvedImage> image) {
-          self->OnRowsMade(asked, late, std::move(image));
+        parsed_.pictures[picture], request_,
+        [self = shared_from_this(), picture, late](absl::StatusOr<ResolvedImage> image) {
+          self->OnRowsMade(picture, late, std::move(image));
         }));
   }
 }
 
-void Answer::OnRowsMade(uint32_t asked, bool late, absl::StatusOr<ResolvedImage> image) {
+// Decode may have been asked anew meanwhile: its number of the picture is looked up now.
+void Answer::OnRowsMade(uint32_t picture, bool late, absl::StatusOr<ResolvedImage> image) {
   std::shared_ptr<DecodeCall> call;
+  uint32_t asked = 0;
   bool failed = false;
   {
     base::MutexLock lock(mutex_);
-    if (asked >= asked_.size() || again_) return;  // of a question that is asked anew
-    const uint32_t picture = asked_[asked];
+    const auto place = std::find(asked_.begin(), asked_.end(), picture);
+    if (place == asked_.end() || again_) return;
+    asked = static_cast<uint32_t>(place - asked_.begin());
     call = decode_call_;
     if (image.ok() && late) {
       images_[picture].rows = std::move(image->rows);  // what the picture cost is known

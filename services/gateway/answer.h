@@ -75,8 +75,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
  private:
   void ResolveImages();
   void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
-  // `asked`: decode's number of the picture. `late`: the answer had begun, so its bytes are gone.
-  void OnRowsMade(uint32_t asked, bool late, absl::StatusOr<ResolvedImage> image);
+  // `late`: the answer had begun, so the picture's bytes are gone.
+  void OnRowsMade(uint32_t picture, bool late, absl::StatusOr<ResolvedImage> image);
   void StartDecode();
   // What decode is asked: with the pictures that are not left out, and warnings behind bad ones.
   v1::DecodeStart MakeStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -109,6 +109,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   std::vector<uint32_t> asked_ ABSL_GUARDED_BY(mutex_);  // pictures of decode, by its numbers
   std::vector<std::string> degraded_ ABSL_GUARDED_BY(mutex_);
   bool again_ ABSL_GUARDED_BY(mutex_) = false;  // decode was cancelled to be asked anew
+  int asks_ ABSL_GUARDED_BY(mutex_) = 0;        // of decode, so far
   size_t unresolved_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);

@@ -64,17 +64,23 @@ auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Ti
   return info;
 }
 
+// `watch`: WatchVisionLoad or WatchDecodeLoad.
+template <typename Watch>
+void WatchOver(const std::shared_ptr<grpc::Channel>& channel, const Watch& watch,
+               Replica& replica) {
+  replica.watch = [channel, watch, tracker = std::make_shared<CallTracker>()](
+                      absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end) {
+    return watch(channel, *tracker, interval, std::move(on_load), std::move(on_end));
+  };
+}
+
 std::shared_ptr<Replica> MakeVision(const std::string& name,
                                     const std::shared_ptr<grpc::Channel>& channel, bool watched,
                                     const base::Clock& clock) {
   auto replica = std::make_shared<Replica>();
   replica->name = name;
   replica->vision = MakeGrpcVisionClient(channel, clock);
-  if (!watched) return replica;
-  replica->watch = [channel, tracker = std::make_shared<CallTracker>()](
-                       absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end) {
-    return WatchVisionLoad(channel, *tracker, interval, std::move(on_load), std::move(on_end));
-  };
+  if (watched) WatchOver(channel, &WatchVisionLoad, *replica);
   return replica;
 }
 
@@ -84,11 +90,7 @@ std::shared_ptr<Replica> MakeDecode(const std::string& name,
   auto replica = std::make_shared<Replica>();
   replica->name = name;
   replica->decode = MakeGrpcDecodeClient(channel, clock);
-  if (!watched) return replica;
-  replica->watch = [channel, tracker = std::make_shared<CallTracker>()](
-                       absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end) {
-    return WatchDecodeLoad(channel, *tracker, interval, std::move(on_load), std::move(on_end));
-  };
+  if (watched) WatchOver(channel, &WatchDecodeLoad, *replica);
   return replica;
 }
 

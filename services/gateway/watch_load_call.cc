@@ -77,32 +77,35 @@ class LoadCall final : public grpc::ClientReadReactor<Response>,
   std::shared_ptr<LoadCall> self_;
 };
 
-}  // namespace
-
-std::shared_ptr<Call> WatchVisionLoad(const std::shared_ptr<grpc::Channel>& channel,
-                                      CallTracker& tracker, absl::Duration interval,
-                                      Replica::OnLoad on_load, Replica::OnEnd on_end) {
-  const auto stub = v1::VisionService::NewStub(channel);
-  auto call = std::make_shared<
-      LoadCall<v1::VisionServiceWatchLoadRequest, v1::VisionServiceWatchLoadResponse>>(
-      tracker, std::move(on_load), std::move(on_end));
+template <typename Service, typename Request, typename Response>
+std::shared_ptr<Call> Watch(const std::shared_ptr<grpc::Channel>& channel, CallTracker& tracker,
+                            absl::Duration interval, Replica::OnLoad on_load,
+                            Replica::OnEnd on_end) {
+  const auto stub = Service::NewStub(channel);
+  auto call =
+      std::make_shared<LoadCall<Request, Response>>(tracker, std::move(on_load), std::move(on_end));
   call->Start(interval, [&stub](auto* context, auto* request, auto* reactor) {
     stub->async()->WatchLoad(context, request, reactor);
   });
   return call;
 }
 
+}  // namespace
+
+std::shared_ptr<Call> WatchVisionLoad(const std::shared_ptr<grpc::Channel>& channel,
+                                      CallTracker& tracker, absl::Duration interval,
+                                      Replica::OnLoad on_load, Replica::OnEnd on_end) {
+  return Watch<v1::VisionService, v1::VisionServiceWatchLoadRequest,
+               v1::VisionServiceWatchLoadResponse>(channel, tracker, interval, std::move(on_load),
+                                                   std::move(on_end));
+}
+
 std::shared_ptr<Call> WatchDecodeLoad(const std::shared_ptr<grpc::Channel>& channel,
                                       CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end) {
-  const auto stub = v1::DecodeService::NewStub(channel);
-  auto call = std::make_shared<
-      LoadCall<v1::DecodeServiceWatchLoadRequest, v1::DecodeServiceWatchLoadResponse>>(
-      tracker, std::move(on_load), std::move(on_end));
-  call->Start(interval, [&stub](auto* context, auto* request, auto* reactor) {
-    stub->async()->WatchLoad(context, request, reactor);
-  });
-  return call;
+  return Watch<v1::DecodeService, v1::DecodeServiceWatchLoadRequest,
+               v1::DecodeServiceWatchLoadResponse>(channel, tracker, interval, std::move(on_load),
+                                                   std::move(on_end));
 }
 
 }  // namespace tessera::gateway

@@ -47,6 +47,12 @@ class FleetTest(unittest.TestCase):
         wait_until(lambda: state(self.fleet.gateway)["gateway"][service][process.address]["up"],
                    f"{process.name} is up")
 
+    def restart(self, service, process):
+        process.kill()
+        self.await_down(service, process)
+        process.start()
+        self.await_up(service, process)
+
 
 class OneOfEachTest(FleetTest):
     def test_the_answer_is_that_of_the_one_process(self):
@@ -63,10 +69,7 @@ class OneOfEachTest(FleetTest):
 
     def test_a_new_decode_reads_the_rows_from_redis(self):
         self.ask(PICTURE)
-        self.fleet.decode[0].kill()
-        self.await_down("decode", self.fleet.decode[0])
-        self.fleet.decode[0].start()
-        self.await_up("decode", self.fleet.decode[0])
+        self.restart("decode", self.fleet.decode[0])
         answer = self.ask(PICTURE)
         self.assertEqual(answer.text.strip(), ANSWER)
         self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_STORE)
@@ -78,10 +81,7 @@ class OneOfEachTest(FleetTest):
         self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
         self.assertTrue(answer.text.strip())
         # Also what vision has and a new decode has not.
-        self.fleet.decode[0].kill()
-        self.await_down("decode", self.fleet.decode[0])
-        self.fleet.decode[0].start()
-        self.await_up("decode", self.fleet.decode[0])
+        self.restart("decode", self.fleet.decode[0])
         answer = self.ask(PICTURE)
         self.assertEqual(answer.text.strip(), ANSWER)
         self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_ORIGIN)
@@ -95,10 +95,7 @@ class OneOfEachTest(FleetTest):
         self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
         self.assertIn("vision", error.details())
         # From the store, where the prefix cache is a new one.
-        self.fleet.decode[0].kill()
-        self.await_down("decode", self.fleet.decode[0])
-        self.fleet.decode[0].start()
-        self.await_up("decode", self.fleet.decode[0])
+        self.restart("decode", self.fleet.decode[0])
         self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
         # Without the picture, for who would rather have that.
         answer = self.ask(OTHER, on_encoder_loss=gateway_pb2.ENCODER_LOSS_TEXT_ONLY)
@@ -113,10 +110,7 @@ class OneOfEachTest(FleetTest):
         self.ask(PICTURE)
         self.fleet.redis.kill()
         for service, process in (("decode", self.fleet.decode[0]), ("vision", self.fleet.vision[0])):
-            process.kill()
-            self.await_down(service, process)
-            process.start()
-            self.await_up(service, process)
+            self.restart(service, process)
         answer = self.ask(PICTURE)
         self.assertEqual(answer.text.strip(), ANSWER)
         self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)

@@ -356,6 +356,29 @@ TEST_F(AnswerTest, APictureWhoseRowsCannotBeMadeAgainIsLeftOutToo) {
   EXPECT_EQ(sink_.response.receipt().degraded_size(), 1);
 }
 
+// Rows that were asked for under the first numbering are told under the second.
+TEST_F(AnswerTest, RowsThatComeWhileDecodeIsAskedAnewBelongToTheirPicture) {
+  v1::GenerateRequest request = Question({"a", "b", "c"});
+  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+  const std::shared_ptr<Answer> answer = AskFor(request);
+  for (int i = 0; i < 3; ++i) vision_.calls.at(i)->Ready(v1::CACHE_TIER_LOCAL);
+  for (uint32_t i = 0; i < 3; ++i) decode_.calls.at(0)->NeedRows(i);
+  vision_.calls.at(3)->Fail(VisionDown());  // "a": decode is asked about "b" and "c"
+  ASSERT_EQ(decode_.calls.size(), 2u);
+  ASSERT_EQ(decode_.calls[1]->start.images_size(), 2);
+  vision_.calls.at(4)->Ready(v1::CACHE_TIER_COMPUTED);  // "b"
+  EXPECT_EQ(decode_.calls[1]->rows_ready, std::vector<uint32_t>{0});
+  decode_.calls[1]->Piece("x");
+  v1::DecodeEnd end;
+  end.add_images()->set_cache(v1::CACHE_TIER_STORE);
+  end.add_images()->set_cache(v1::CACHE_TIER_LOCAL);
+  decode_.calls[1]->End(absl::OkStatus(), end);
+  const v1::Receipt& receipt = sink_.response.receipt();
+  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_UNSPECIFIED);
+  EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(receipt.images(2).cache(), v1::CACHE_TIER_LOCAL);
+}
+
 TEST_F(AnswerTest, ABadPictureIsNotLeftOut) {
   v1::GenerateRequest request = Question({"a"});
   request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
