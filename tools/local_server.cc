@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/store/rows.h"
+#include "services/gateway/http/http_done.h"
 #include "tools/version.h"
 
 namespace tessera::tools {
@@ -79,6 +80,10 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   server->metrics_ = std::make_unique<metrics::Metrics>(options.model_name);
   server->state_ =
       std::make_unique<ops::ServerState>(*server->metrics_, base::RealClock(), kVersion);
+  ASSIGN_OR_RETURN(
+      server->spans_,
+      rpc::SpanExporter::Create(options.traces, {kVersion, options.model_name}, *server->metrics_));
+  options.gateway.spans = options.vision.spans = options.decode.spans = server->spans_.get();
   if (!options.ops_address.empty()) {
     RETURN_IF_ERROR(server->ListenForOperations(options.ops_address));
   }
@@ -136,7 +141,7 @@ absl::Status LocalServer::ListenForHttp(const LocalServerOptions& options) {
       .version = kVersion,
       .tenant = [this](absl::string_view key) { return keys_->TenantOf(key); },
       .health = nullptr,
-      .done = nullptr};
+      .done = gateway::http::TellRefusals(spans_.get())};
   parts.health = [this] {
     if (!state_->drains()) return absl::OkStatus();
     return absl::UnavailableError("this server is shutting down");

@@ -16,6 +16,7 @@
 #include "common/rpc/access.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/server.h"
+#include "common/rpc/span_exporter.h"
 #include "common/store/memory_store.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/gateway_runtime.h"
@@ -34,6 +35,7 @@ struct LocalServerOptions {
   size_t embedding_store_bytes = 24u << 20;  // rows kept in memory
   std::optional<bool> reflection;            // absent: where there are no keys
   rpc::AccessOptions access;                 // of gRPC and HTTP
+  rpc::TraceOptions traces;                  // of all three services
   std::string image_handle_key_file;         // empty: a fresh key, handles end with the process
   vision::VisionOptions vision;              // model_dir is set from above
   decode::DecodeOptions decode;
@@ -84,6 +86,7 @@ class LocalServer {
   // In the order of birth; what is below uses what is above.
   std::unique_ptr<metrics::Metrics> metrics_;
   std::unique_ptr<ops::ServerState> state_;
+  std::unique_ptr<rpc::SpanExporter> spans_;
   std::unique_ptr<rpc::ApiKeys> keys_;
   std::unique_ptr<base::ComputePool> pool_;
   std::unique_ptr<store::MemoryStore> store_;

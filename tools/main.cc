@@ -11,6 +11,8 @@
 #include "common/flags/command.h"
 #include "common/flags/environment.h"
 #include "common/flags/flags.h"
+#include "common/flags/trace_flags.h"
+#include "common/flags/trace_flags.h"
 #include "common/flags/usage.h"
 #include "services/gateway/access_flags.h"
 #include "tools/ask.h"
@@ -78,6 +80,8 @@ void AddServe(CLI::App& app, ServeOptions& options) {
         "of gRPC, which asks for no key; auto: where there are no keys"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
   AddFlags(app, gateway::AccessFlags(options.server.access));
+  rpc::TraceOptions& traces = options.server.traces;
+  AddFlags(app, flags::TraceFlags(traces.endpoint, traces.tls, traces.ca_file));
   AddServiceFlags(app, options);
 }
 

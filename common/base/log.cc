@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxLineBytes = 4096;  // what a pipe takes in one piece (PIPE_BUF)
 constexpr size_t kMaxMessageBytes = 1000;
-constexpr size_t kMaxTextBytes = 200;
+constexpr size_t kMaxTextBytes = 256;
 constexpr absl::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
 // Bytes of the well-formed UTF-8 character that `text` begins with (Unicode 15, table 3-7); 0 where

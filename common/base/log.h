@@ -48,7 +48,7 @@ void Log(LogLevel level, absl::string_view message, absl::Span<const LogFact> fa
 
 // That line with its end, at most 4096 bytes. Texts are made valid UTF-8, control characters are
 // escaped, and what is long is cut: a message at 1000 bytes as they are written, the text of a fact
-// at 200. Facts that find no room are left out, the last ones first. Pure.
+// at 256. Facts that find no room are left out, the last ones first. Pure.
 std::string LogLine(absl::Time now, LogLevel level, absl::string_view message,
                     absl::Span<const LogFact> facts = {});
 

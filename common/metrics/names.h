@@ -168,6 +168,8 @@ inline constexpr GaugeName kModelLoadDuration{
     {"tessera_model_load_duration_seconds", "Time from start to a loaded model."}};
 inline constexpr GaugeName kCanaryPresent{
     {"tessera_canary_present", "1 where the model has a canary file."}};
+inline constexpr CounterName kTraceSpansDropped{
+    {"tessera_trace_spans_dropped_total", "Spans that no collector has taken."}};
 inline constexpr GaugeName kDraining{{"tessera_draining", "1 while the process drains."}};
 inline constexpr GaugeName kStartTimestamp{
     {"tessera_start_timestamp_seconds", "Start of the process, Unix time."}};

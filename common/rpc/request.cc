@@ -19,6 +19,12 @@ std::string Metadata(const grpc::CallbackServerContext& context, const char* key
                             : std::string(found->second.data(), found->second.size());
 }
 
+// Of several nobody knows which one is meant.
+std::string OnlyTraceparent(const grpc::CallbackServerContext& context) {
+  return context.client_metadata().count(kTraceparent) == 1 ? Metadata(context, kTraceparent)
+                                                            : std::string();
+}
+
 bool IsGoodRequestId(const std::string& id) {
   return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) {
     return absl::ascii_isgraph(static_cast<unsigned char>(c));
@@ -30,12 +36,11 @@ bool IsGoodRequestId(const std::string& id) {
 std::string NewRequestId() { return base::ToHex(base::RandomBytes(16)); }
 
 RequestContext AcceptRequest(grpc::CallbackServerContext& context, absl::Time now,
-                             absl::Duration cap) {
+                             absl::Duration cap, bool sample_new) {
   RequestContext request;
   request.request_id = Metadata(context, kRequestId);
   if (!IsGoodRequestId(request.request_id)) request.request_id = NewRequestId();
-  request.traceparent = Metadata(context, kTraceparent);
-  if (request.traceparent.size() > 128) request.traceparent.clear();
+  request.trace = BeginSpan(OnlyTraceparent(context), sample_new);
   const absl::Duration left =
       absl::FromChrono(context.deadline() - std::chrono::system_clock::now());
   request.deadline = now + std::min(left, cap);
@@ -45,7 +50,7 @@ RequestContext AcceptRequest(grpc::CallbackServerContext& context, absl::Time no
 
 void ForwardRequest(const RequestContext& request, absl::Time now, grpc::ClientContext& context) {
   context.AddMetadata(kRequestId, request.request_id);
-  if (!request.traceparent.empty()) context.AddMetadata(kTraceparent, request.traceparent);
+  if (!request.trace.empty()) context.AddMetadata(kTraceparent, ToTraceparent(request.trace));
   const absl::Duration left =
       std::clamp(request.deadline - now, absl::ZeroDuration(), absl::Hours(1));
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left));

@@ -10,6 +10,10 @@
 #include "common/base/bytes.h"
 #include "common/tensor/dtype.h"
 
+namespace tessera::rpc {
+class SpanExporter;
+}
+
 namespace tessera::decode {
 
 // How a decode service is set up. Validated by DecodeRuntime::Create.
@@ -35,6 +39,8 @@ struct DecodeOptions {
   int32_t max_ahead = 8;                             // prefills ahead of questions at a time; 0..64
   int32_t prompt_threads = 1;                        // templates and tokenizing; 1..64
   absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
+
+  rpc::SpanExporter* spans = nullptr;  // of sampled requests; outlives the service. Null: none
 
   absl::Status Validate() const;  // INVALID_ARGUMENT names the flag
 };

@@ -226,7 +226,7 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, RecordReader read
   answer.set_weight_bytes(info.memory.weights);
   service = std::make_unique<DecodeService>(
       GenerateParts{*engine, *prompts, *tokenizer, *prompt_threads, *delivery, clock, info.width,
-                    options.sink_bytes, options.deadline_cap},
+                    options.sink_bytes, options.deadline_cap, options.spans},
       std::move(answer), static_cast<uint32_t>(options.max_waiting));
 }
 

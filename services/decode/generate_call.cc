@@ -8,6 +8,7 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/request.h"
 #include "common/rpc/status.h"
+#include "services/decode/generate_end.h"
 #include "services/decode/translate.h"
 
 namespace tessera::decode {
@@ -30,15 +31,16 @@ absl::Status ClientGone() {
 GenerateCall* GenerateCall::Start(const GenerateParts& parts,
                                   grpc::CallbackServerContext& context) {
   const absl::Time now = parts.clock.Now();
-  const rpc::RequestContext request = rpc::AcceptRequest(context, now, parts.deadline_cap);
-  std::shared_ptr<GenerateCall> call(new GenerateCall(parts, now, request.deadline));
+  std::shared_ptr<GenerateCall> call(new GenerateCall(
+      parts, now, rpc::AcceptRequest(context, now, parts.deadline_cap, parts.spans != nullptr)));
   call->self_ = call;
   call->Read();
   return call.get();
 }
 
-GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival, absl::Time deadline)
-    : parts_(parts), arrival_(arrival), deadline_(deadline) {
+GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival,
+                           rpc::RequestContext context)
+    : parts_(parts), arrival_(arrival), context_(std::move(context)) {
   text_.reserve(kWarmTextBytes);
 }
 
@@ -129,7 +131,7 @@ absl::Status GenerateCall::Submit(const v1::DecodeStart& start) {
   ASSIGN_OR_RETURN(const PromptPlan plan, parts_.prompts.Build(asked.messages, asked.images));
   Request request = ToRequest(asked, plan);
   request.arrival = arrival_;
-  request.deadline = deadline_;
+  request.deadline = context_.deadline;
   request.sink = shared_from_this();
   stream_ = std::make_unique<TextStream>(parts_.tokenizer, std::move(asked.stops));
   top_logprobs_ = asked.top_logprobs;
@@ -189,7 +191,10 @@ size_t GenerateCall::WaitingBytes() const {
 }
 
 void GenerateCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
+  const absl::Time now = parts_.clock.Now();
   base::MutexLock lock(mutex_);
+  outcome_ = outcome;
+  ended_ = std::min(ended_, now);
   if (status.ok()) {
     stream_->Finish(text_);
     end_ = ToDecodeEnd(outcome, stream_->stop());
@@ -215,13 +220,23 @@ void GenerateCall::Abort(absl::Status status) {
 
 // The call ends with `status` unless it has ended in another way.
 void GenerateCall::Conclude(absl::Status status) {
+  const absl::Time now = parts_.clock.Now();
   base::MutexLock lock(mutex_);
   if (status_.has_value()) return;
+  ended_ = std::min(ended_, now);
   status_ = std::move(status);
   ScheduleDelivery();
 }
 
-void GenerateCall::OnDone() { self_.reset(); }
+void GenerateCall::OnDone() {
+  {
+    base::MutexLock lock(mutex_);
+    const absl::Status status = status_.value_or(ClientGone());
+    TellGenerateEnd({context_, arrival_, std::min(ended_, parts_.clock.Now()), status, outcome_},
+                    parts_.spans);
+  }
+  self_.reset();
+}
 
 // ------------------------------------------------------------------ writes
 

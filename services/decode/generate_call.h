@@ -12,6 +12,8 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/rpc/request.h"
+#include "common/rpc/span_exporter.h"
 #include "common/text/tokenizer.h"
 #include "services/decode/delivery.h"
 #include "services/decode/engine/engine.h"
@@ -33,6 +35,7 @@ struct GenerateParts {
   int64_t row_width = 0;  // columns of a picture's row
   size_t sink_bytes = 0;  // text that a client may leave unread before its answer is paused
   absl::Duration deadline_cap;
+  rpc::SpanExporter* spans = nullptr;  // null: spans go nowhere
 };
 
 // One Generate call: the stream's reactor and the engine's sink in one object. Reads come on gRPC's
@@ -64,7 +67,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   void Deliver() override;
 
  private:
-  GenerateCall(const GenerateParts& parts, absl::Time arrival, absl::Time deadline);
+  GenerateCall(const GenerateParts& parts, absl::Time arrival, rpc::RequestContext context);
 
   void Read();
   void OnStart(v1::DecodeStart start);
@@ -82,7 +85,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
 
   const GenerateParts parts_;
   const absl::Time arrival_;
-  const absl::Time deadline_;
+  const rpc::RequestContext context_;
   std::shared_ptr<GenerateCall> self_;          // until OnDone
   v1::DecodeServiceGenerateRequest request_;    // of the read under way
   v1::DecodeServiceGenerateResponse response_;  // of the write under way
@@ -99,6 +102,8 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool paused_ ABSL_GUARDED_BY(mutex_) = false;    // the engine waits for Resume
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
+  Outcome outcome_ ABSL_GUARDED_BY(mutex_);        // for log and trace, as is the next
+  absl::Time ended_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
 
   // To be sent, in this order.
   std::optional<Admission> admission_ ABSL_GUARDED_BY(mutex_);

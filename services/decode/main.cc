@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
 #include "common/flags/store_flags.h"
+#include "common/flags/trace_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/ops/ops_server.h"
 #include "common/ops/server_state.h"
@@ -24,6 +25,7 @@
 #include "common/rpc/access.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "common/rpc/span_exporter.h"
 #include "common/store/store_set.h"
 #include "services/decode/decode_flags.h"
 #include "services/decode/decode_runtime.h"
@@ -34,6 +36,7 @@ namespace tessera::decode {
 namespace {
 
 constexpr char kName[] = "tessera-decode";
+constexpr char kVersion[] = "0.1.0";
 constexpr int kMessageBytes = 64 << 20;
 constexpr int kRecordWindowBytes = 4 << 20;  // records come in chunks of 1 MiB
 constexpr absl::Duration kStuckAfter = absl::Seconds(30);
@@ -50,6 +53,7 @@ struct ProcessOptions {
                               .cert_flag = "peer_tls_cert_file",
                               .key_flag = "peer_tls_key_file"};
   absl::Duration drain_timeout = absl::Seconds(90);
+  rpc::TraceOptions traces;
   store::StoreSetOptions store;
   std::string vision_origins;
   DecodeOptions decode;
@@ -81,6 +85,8 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
        {"peer_tls_server_name", flags::ValueOrEmpty(options.peer_files.server_name),
         "in their certificates [the address]"},
        {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
+  command.Add(
+      flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
   command.Add(flags::StoreFlags(options.store));
   command.Add(DecodeFlags(options.decode));
 }
@@ -88,10 +94,11 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
 // In the order of birth; what is below uses what is above.
 struct Process {
   explicit Process(const ProcessOptions& options)
-      : metrics(options.model_name), state(metrics, base::RealClock(), "0.1.0") {}
+      : metrics(options.model_name), state(metrics, base::RealClock(), kVersion) {}
 
   metrics::Metrics metrics;
   ops::ServerState state;
+  std::unique_ptr<rpc::SpanExporter> spans;
   ops::Watchdog watchdog{base::RealClock(), kStuckAfter};
   std::unique_ptr<base::ComputePool> pool;
   std::unique_ptr<store::StoreSet> stores;
@@ -170,6 +177,10 @@ absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ops::StopSignal stop;  // before any thread
   RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
   Process process(options);
+  ASSIGN_OR_RETURN(
+      process.spans,
+      rpc::SpanExporter::Create(options.traces, {kVersion, options.model_name}, process.metrics));
+  options.decode.spans = process.spans.get();
   RETURN_IF_ERROR(process.Listen(options.ops_address));
   RETURN_IF_ERROR(process.Load(options));
   const DecodeInfo& info = process.runtime->info();

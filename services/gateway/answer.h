@@ -50,7 +50,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
         request_(std::move(request)),
         arrival_(arrival),
         sink_(sink),
-        timeline_(parts.metrics, kind, arrival) {}
+        timeline_(parts.metrics, kind, request_, arrival) {}
 
   // Called once.
   void Start(const v1::GenerateRequest& request, const std::string& tenant);

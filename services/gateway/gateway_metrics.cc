@@ -1,10 +1,12 @@
 #include "services/gateway/gateway_metrics.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "common/base/error.h"
 #include "common/metrics/names.h"
+#include "common/rpc/request_end.h"
 
 namespace tessera::gateway {
 namespace {
@@ -43,6 +45,39 @@ size_t ErrorTypeOf(absl::StatusCode code) {
   }
 }
 
+constexpr const char* kTiers[] = {"none", "prefix_kv", "local", "store", "origin", "computed"};
+
+bool IsStream(RequestKind kind) {
+  return kind == RequestKind::kGenerateStream || kind == RequestKind::kChatStream;
+}
+
+// Of the metrics: over HTTP the same is asked for.
+RequestKind MethodOf(RequestKind kind) {
+  if (kind == RequestKind::kUpload) return kind;
+  return IsStream(kind) ? RequestKind::kGenerateStream : RequestKind::kGenerate;
+}
+
+const char* NameOf(RequestKind method) {
+  return method == RequestKind::kGenerate         ? "Generate"
+         : method == RequestKind::kGenerateStream ? "GenerateStream"
+                                                  : "UploadImage";
+}
+
+rpc::RequestEnd EndOf(const EndedRequest& ended, const absl::Status& status,
+                      absl::string_view stage) {
+  const bool http = ended.kind == RequestKind::kChat || ended.kind == RequestKind::kChatStream;
+  rpc::RequestEnd end = {.service = "gateway",
+                         .method = http ? "ChatCompletions" : NameOf(ended.kind),
+                         .protocol = http ? "http" : "grpc",
+                         .request = ended.request,
+                         .start = ended.arrival,
+                         .end = ended.end,
+                         .status = status,
+                         .facts = {{"stream", IsStream(ended.kind)}}};
+  if (!status.ok()) end.facts.emplace_back("stage", stage);
+  return end;
+}
+
 // The costliest tier of an answer's pictures.
 size_t TierOf(const v1::Receipt& receipt) {
   int tier = v1::CACHE_TIER_UNSPECIFIED;
@@ -53,14 +88,11 @@ size_t TierOf(const v1::Receipt& receipt) {
 }  // namespace
 
 GatewayMetrics::ByCode GatewayMetrics::RequestsOf(metrics::Metrics& metrics, RequestKind kind) {
-  const char* method = kind == RequestKind::kGenerate         ? "Generate"
-                       : kind == RequestKind::kGenerateStream ? "GenerateStream"
-                                                              : "UploadImage";
-  const char* stream = kind == RequestKind::kGenerateStream ? "true" : "false";
+  const char* stream = IsStream(kind) ? "true" : "false";
   ByCode counters;
   for (size_t code = 0; code < counters.size(); ++code) {
     const std::string name = absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
-    counters[code] = metrics.GetCounter(metrics::kGatewayRequests, {method, name, stream});
+    counters[code] = metrics.GetCounter(metrics::kGatewayRequests, {NameOf(kind), name, stream});
   }
   return counters;
 }
@@ -76,7 +108,6 @@ GatewayMetrics::Durations GatewayMetrics::DurationsOf(metrics::Metrics& metrics,
 }
 
 GatewayMetrics::FirstToken GatewayMetrics::FirstTokenOf(metrics::Metrics& metrics) {
-  constexpr const char* kTiers[] = {"none", "prefix_kv", "local", "store", "origin", "computed"};
   FirstToken first_token;
   for (size_t tier = 0; tier < first_token.size(); ++tier) {
     first_token[tier] = metrics.GetHistogram(metrics::kGatewayTimeToFirstToken, {kTiers[tier]});
@@ -84,8 +115,9 @@ GatewayMetrics::FirstToken GatewayMetrics::FirstTokenOf(metrics::Metrics& metric
   return first_token;
 }
 
-GatewayMetrics::GatewayMetrics(metrics::Metrics& metrics)
-    : requests_{RequestsOf(metrics, RequestKind::kGenerate),
+GatewayMetrics::GatewayMetrics(metrics::Metrics& metrics, rpc::SpanExporter* spans)
+    : spans_(spans),
+      requests_{RequestsOf(metrics, RequestKind::kGenerate),
                 RequestsOf(metrics, RequestKind::kGenerateStream),
                 RequestsOf(metrics, RequestKind::kUpload)},
       durations_{DurationsOf(metrics, "false"), DurationsOf(metrics, "true")},
@@ -111,10 +143,16 @@ GatewayMetrics::GatewayMetrics(metrics::Metrics& metrics)
       left_generation_(metrics.GetCounter(metrics::kGatewayClientCancellations, {"generation"})),
       left_upload_(metrics.GetCounter(metrics::kGatewayClientCancellations, {"upload"})) {}
 
-void GatewayMetrics::OnEnd(RequestKind kind, const absl::Status& status,
+void GatewayMetrics::OnEnd(const EndedRequest& ended, const absl::Status& status,
+                           absl::string_view stage) const {
+  Count(ended.kind, status, stage);
+  rpc::TellEnd(EndOf(ended, status, stage), spans_);
+}
+
+void GatewayMetrics::Count(RequestKind kind, const absl::Status& status,
                            absl::string_view stage) const {
   const auto code = static_cast<size_t>(status.code());
-  const ByCode& requests = requests_[static_cast<size_t>(kind)];
+  const ByCode& requests = requests_[static_cast<size_t>(MethodOf(kind))];
   requests[code < requests.size() ? code : 2 /* unknown */]->Increment();
   if (status.ok()) return;
   const std::string reason = base::ReasonOf(status);
@@ -147,8 +185,8 @@ void GatewayMetrics::OnEnd(RequestKind kind, const absl::Status& status,
 }
 
 RequestTimeline::RequestTimeline(const GatewayMetrics& metrics, RequestKind kind,
-                                 absl::Time arrival)
-    : metrics_(metrics), kind_(kind), arrival_(arrival) {
+                                 const rpc::RequestContext& request, absl::Time arrival)
+    : metrics_(metrics), kind_(kind), request_(request), arrival_(arrival) {
   metrics_.queued_.Add(1);
 }
 
@@ -158,7 +196,7 @@ void RequestTimeline::LeaveQueue() {
 }
 
 void RequestTimeline::OnPictures(absl::Span<const Picture> pictures) {
-  has_pictures_ = !pictures.empty();
+  pictures_ = pictures.size();
   metrics_.images_.Observe(static_cast<double>(pictures.size()));
   for (const Picture& picture : pictures) {
     if (picture.size > 0) metrics_.image_bytes_.Observe(static_cast<double>(picture.size));
@@ -178,25 +216,50 @@ void RequestTimeline::OnPiece(absl::Time now) {
 void RequestTimeline::OnEnd(absl::Time now, const absl::Status& status, absl::string_view stage,
                             const v1::GenerateResponse& response, bool computed) {
   LeaveQueue();
-  metrics_.OnEnd(kind_, status, stage);
-  const auto& durations = metrics_.durations_[kind_ == RequestKind::kGenerateStream ? 1 : 0];
+  metrics_.Count(kind_, status, stage);
+  const auto& durations = metrics_.durations_[IsStream(kind_) ? 1 : 0];
   durations[ErrorTypeOf(status.code())]->Observe(absl::ToDoubleSeconds(now - arrival_));
-  const bool begun = first_piece_ != absl::InfinitePast();
-  if (begun) {
-    size_t tier = !has_pictures_ ? 0 : computed ? v1::CACHE_TIER_COMPUTED : v1::CACHE_TIER_LOCAL;
+  if (first_piece_ != absl::InfinitePast()) {
+    size_t tier = pictures_ == 0 ? 0 : computed ? v1::CACHE_TIER_COMPUTED : v1::CACHE_TIER_LOCAL;
     if (status.ok()) tier = TierOf(response.receipt());
     metrics_.first_token_[std::min<size_t>(tier, v1::CACHE_TIER_COMPUTED)]->Observe(
         absl::ToDoubleSeconds(first_piece_ - arrival_));
   }
-  if (!status.ok()) return;
-  const v1::Usage& usage = response.usage();
+  if (status.ok()) Observe(response.usage());
+  Tell(now, status, stage, response);
+}
+
+void RequestTimeline::Observe(const v1::Usage& usage) const {
   metrics_.prompt_tokens_.Observe(usage.prompt_tokens());
   metrics_.image_tokens_.Observe(usage.image_tokens());
   metrics_.output_tokens_.Observe(usage.output_tokens());
-  if (begun && usage.output_tokens() > 1) {
+  if (first_piece_ != absl::InfinitePast() && usage.output_tokens() > 1) {
     metrics_.per_token_.Observe(absl::ToDoubleSeconds(last_piece_ - first_piece_) /
                                 (usage.output_tokens() - 1));
   }
+}
+
+void RequestTimeline::Tell(absl::Time now, const absl::Status& status, absl::string_view stage,
+                           const v1::GenerateResponse& response) const {
+  rpc::RequestEnd end = EndOf({kind_, request_, arrival_, now}, status, stage);
+  end.facts.emplace_back("images", pictures_);
+  if (first_piece_ != absl::InfinitePast()) {
+    end.facts.emplace_back("first_token_seconds", absl::ToDoubleSeconds(first_piece_ - arrival_));
+    end.events.emplace_back("first_token", first_piece_);
+  }
+  const v1::Receipt& receipt = response.receipt();
+  if (status.ok()) {
+    const v1::Usage& usage = response.usage();
+    const size_t tier = std::min<size_t>(TierOf(receipt), v1::CACHE_TIER_COMPUTED);
+    end.facts.emplace_back("prompt_tokens", usage.prompt_tokens());
+    end.facts.emplace_back("image_tokens", usage.image_tokens());
+    end.facts.emplace_back("cached_tokens", usage.cached_tokens());
+    end.facts.emplace_back("output_tokens", usage.output_tokens());
+    end.facts.emplace_back("cache", kTiers[tier]);
+    end.facts.emplace_back("degraded", receipt.degraded_size());
+    if (!receipt.replica().empty()) end.facts.emplace_back("replica", receipt.replica());
+  }
+  rpc::TellEnd(std::move(end), metrics_.spans_);
 }
 
 }  // namespace tessera::gateway

@@ -11,23 +11,36 @@
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/request.h"
 #include "services/gateway/vision_client.h"
 #include "tessera/v1/gateway.pb.h"
 
+namespace tessera::rpc {
+class SpanExporter;
+}
+
 namespace tessera::gateway {
 
-// What a client called.
-enum class RequestKind { kGenerate, kGenerateStream, kUpload };
+// What a client called; the last two over HTTP.
+enum class RequestKind { kGenerate, kGenerateStream, kUpload, kChat, kChatStream };
 
-// The gateway's series, all at 0 from the start. Any thread.
+// A request that has ended without a RequestTimeline.
+struct EndedRequest {
+  RequestKind kind;
+  const rpc::RequestContext& request;
+  absl::Time arrival, end;
+};
+
+// The gateway's series, all at 0 from the start; and the one line of the log, and the span, that
+// tell of a request when it has ended. Any thread.
 class GatewayMetrics {
  public:
-  // `metrics` outlives it.
-  explicit GatewayMetrics(metrics::Metrics& metrics);
+  // Both outlive it; `spans` may be null.
+  explicit GatewayMetrics(metrics::Metrics& metrics, rpc::SpanExporter* spans = nullptr);
 
   // A request has ended, or was refused at the door. `stage`: where it stood, of "admission",
   // "encode", "decode", "generation", "upload".
-  void OnEnd(RequestKind kind, const absl::Status& status, absl::string_view stage) const;
+  void OnEnd(const EndedRequest& ended, const absl::Status& status, absl::string_view stage) const;
   // Requests under way.
   void SetInflight(int64_t requests) const { inflight_.Set(static_cast<double>(requests)); }
 
@@ -42,11 +55,14 @@ class GatewayMetrics {
   // One for each tier of a picture's rows.
   using FirstToken = std::array<std::optional<metrics::Histogram>, 6>;
 
+  void Count(RequestKind kind, const absl::Status& status, absl::string_view stage) const;
+
   static ByCode RequestsOf(metrics::Metrics& metrics, RequestKind kind);
   static Durations DurationsOf(metrics::Metrics& metrics, absl::string_view stream);
   static FirstToken FirstTokenOf(metrics::Metrics& metrics);
 
-  const std::array<ByCode, 3> requests_;      // by kind
+  rpc::SpanExporter* const spans_;
+  const std::array<ByCode, 3> requests_;      // by method
   const std::array<Durations, 2> durations_;  // not streamed, streamed
   const FirstToken first_token_;              // by tier
   const metrics::Gauge inflight_, queued_;
@@ -57,11 +73,12 @@ class GatewayMetrics {
       left_upload_;
 };
 
-// One answer from arrival to end, told in order, by one call at a time; feeds GatewayMetrics, which
-// outlives it. A piece allocates nothing.
+// One answer from arrival to end, told in order, by one call at a time; feeds GatewayMetrics. That
+// and the request outlive it. A piece allocates nothing.
 class RequestTimeline {
  public:
-  RequestTimeline(const GatewayMetrics& metrics, RequestKind kind, absl::Time arrival);
+  RequestTimeline(const GatewayMetrics& metrics, RequestKind kind,
+                  const rpc::RequestContext& request, absl::Time arrival);
   ~RequestTimeline() { LeaveQueue(); }
   RequestTimeline(const RequestTimeline&) = delete;
   RequestTimeline& operator=(const RequestTimeline&) = delete;
@@ -76,12 +93,16 @@ class RequestTimeline {
 
  private:
   void LeaveQueue();
+  void Observe(const v1::Usage& usage) const;
+  void Tell(absl::Time now, const absl::Status& status, absl::string_view stage,
+            const v1::GenerateResponse& response) const;
 
   const GatewayMetrics& metrics_;
   const RequestKind kind_;
+  const rpc::RequestContext& request_;
   const absl::Time arrival_;
   bool queued_ = true;
-  bool has_pictures_ = false;
+  size_t pictures_ = 0;
   absl::Time first_piece_ = absl::InfinitePast();
   absl::Time last_piece_ = absl::InfinitePast();
 };

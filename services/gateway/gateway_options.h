@@ -8,7 +8,8 @@
 
 namespace tessera::rpc {
 class ApiKeys;
-}
+class SpanExporter;
+}  // namespace tessera::rpc
 
 namespace tessera::gateway {
 
@@ -31,6 +32,7 @@ struct GatewayOptions {
   std::string handle_key;  // shared by gateways; at least 16 bytes
   // Who may ask, and for which tenant; outlives the gateway. Null: everybody, as the tenant "".
   const rpc::ApiKeys* api_keys = nullptr;
+  rpc::SpanExporter* spans = nullptr;  // of sampled requests; outlives the gateway. Null: none
   std::string quality_warning =
       "(The picture is of low quality; say so if it makes the answer uncertain.)";
 

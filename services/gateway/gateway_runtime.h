@@ -68,7 +68,7 @@ class GatewayRuntime {
   GatewayRuntime(const GatewayOptions& options, base::Clock& clock, metrics::Metrics& metrics)
       : options_(options),
         clock_(clock),
-        metrics_(metrics),
+        metrics_(metrics, options.spans),
         known_(options.known_images),
         limit_(options.max_requests) {}
 

@@ -82,17 +82,23 @@ class RefusedUpload final : public grpc::ServerReadReactor<v1::UploadImageReques
 
 }  // namespace
 
+rpc::RequestContext GatewayService::Accept(grpc::CallbackServerContext& context,
+                                           absl::Time now) const {
+  return rpc::AcceptRequest(context, now, parts_.options.deadline_cap,
+                            parts_.options.spans != nullptr);
+}
+
 absl::StatusOr<std::string> GatewayService::Authenticate(const grpc::CallbackServerContext& context,
-                                                         RequestKind kind) const {
+                                                         const EndedRequest& call) const {
   if (parts_.options.api_keys == nullptr) return std::string();
   absl::StatusOr<std::string> tenant = parts_.options.api_keys->TenantOf(context);
-  if (!tenant.ok()) parts_.metrics.OnEnd(kind, tenant.status(), "admission");
+  if (!tenant.ok()) parts_.metrics.OnEnd(call, tenant.status(), "admission");
   return tenant;
 }
 
-absl::Status GatewayService::Enter(RequestKind kind) {
+absl::Status GatewayService::Enter(const EndedRequest& call) {
   const absl::Status entered = limit_.Enter();
-  if (!entered.ok()) parts_.metrics.OnEnd(kind, entered, "admission");
+  if (!entered.ok()) parts_.metrics.OnEnd(call, entered, "admission");
   return entered;
 }
 
@@ -100,10 +106,11 @@ grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* 
                                                    const v1::GenerateRequest* request,
                                                    v1::GenerateResponse* response) {
   const absl::Time now = parts_.clock.Now();
-  const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
-  const absl::StatusOr<std::string> tenant = Authenticate(*context, RequestKind::kGenerate);
+  const rpc::RequestContext call = Accept(*context, now);
+  const absl::StatusOr<std::string> tenant =
+      Authenticate(*context, {RequestKind::kGenerate, call, now, now});
   if (!tenant.ok()) return Refused(*context, tenant.status());
-  if (const absl::Status entered = Enter(RequestKind::kGenerate); !entered.ok()) {
+  if (const absl::Status entered = Enter({RequestKind::kGenerate, call, now, now}); !entered.ok()) {
     return Refused(*context, entered);
   }
   auto* reactor = new UnaryAnswer(limit_, *response);
@@ -114,10 +121,12 @@ grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* 
 grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::GenerateStream(
     grpc::CallbackServerContext* context, const v1::GenerateStreamRequest* request) {
   const absl::Time now = parts_.clock.Now();
-  const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
-  const absl::StatusOr<std::string> tenant = Authenticate(*context, RequestKind::kGenerateStream);
+  const rpc::RequestContext call = Accept(*context, now);
+  const absl::StatusOr<std::string> tenant =
+      Authenticate(*context, {RequestKind::kGenerateStream, call, now, now});
   if (!tenant.ok()) return new RefusedStream(tenant.status());
-  if (const absl::Status entered = Enter(RequestKind::kGenerateStream); !entered.ok()) {
+  if (const absl::Status entered = Enter({RequestKind::kGenerateStream, call, now, now});
+      !entered.ok()) {
     return new RefusedStream(entered);
   }
   return StreamReactor::Start({parts_.options, limit_, timers_, parts_.clock}, parts_, call, now,
@@ -127,15 +136,16 @@ grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::GenerateSt
 grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
     grpc::CallbackServerContext* context, v1::UploadImageResponse* response) {
   const absl::Time now = parts_.clock.Now();
-  const rpc::RequestContext call = rpc::AcceptRequest(*context, now, parts_.options.deadline_cap);
-  const absl::StatusOr<std::string> tenant = Authenticate(*context, RequestKind::kUpload);
+  const rpc::RequestContext call = Accept(*context, now);
+  const absl::StatusOr<std::string> tenant =
+      Authenticate(*context, {RequestKind::kUpload, call, now, now});
   if (!tenant.ok()) return new RefusedUpload(tenant.status());
-  if (const absl::Status entered = Enter(RequestKind::kUpload); !entered.ok()) {
+  if (const absl::Status entered = Enter({RequestKind::kUpload, call, now, now}); !entered.ok()) {
     return new RefusedUpload(entered);
   }
   return new UploadReactor({parts_.options, parts_.resolver, parts_.clock, parts_.metrics, uploads_,
                             limit_, tracker_, ahead_},
-                           call, *tenant, *response);
+                           call, now, *tenant, *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,

@@ -41,11 +41,12 @@ class GatewayService final : public v1::GatewayService::CallbackService {
                                          v1::GetModelInfoResponse* response) override;
 
  private:
-  // The tenant of a call. UNAUTHENTICATED, counted as an end of `kind`.
+  rpc::RequestContext Accept(grpc::CallbackServerContext& context, absl::Time now) const;
+  // The tenant of a call. UNAUTHENTICATED, told as the end of `call`.
   absl::StatusOr<std::string> Authenticate(const grpc::CallbackServerContext& context,
-                                           RequestKind kind) const;
+                                           const EndedRequest& call) const;
   // A place for it among the requests under way, likewise.
-  absl::Status Enter(RequestKind kind);
+  absl::Status Enter(const EndedRequest& call);
 
   const Answer::Parts parts_;
   InflightLimit& limit_;

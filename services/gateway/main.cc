@@ -19,6 +19,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
+#include "common/flags/trace_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/ops/ops_server.h"
 #include "common/ops/server_state.h"
@@ -27,9 +28,11 @@
 #include "common/rpc/api_keys.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "common/rpc/span_exporter.h"
 #include "services/gateway/access_flags.h"
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_runtime.h"
+#include "services/gateway/http/http_done.h"
 #include "services/gateway/http/http_server.h"
 
 namespace tessera::gateway {
@@ -52,6 +55,7 @@ struct ProcessOptions {
                               .cert_flag = "peer_tls_cert_file",
                               .key_flag = "peer_tls_key_file"};
   absl::Duration drain_timeout = absl::Seconds(90);
+  rpc::TraceOptions traces;
   ReplicaSetOptions replicas;  // the times
   GatewayOptions gateway;
 };
@@ -87,6 +91,8 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
         "in their certificates [the address]"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
   command.Add(AccessFlags(options.access));
+  command.Add(
+      flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
   command.Add(GatewayFlags(options.gateway));
 }
 
@@ -124,6 +130,7 @@ struct Process {
 
   metrics::Metrics metrics;
   ops::ServerState state;
+  std::unique_ptr<rpc::SpanExporter> spans;
   std::unique_ptr<rpc::ApiKeys> keys;
   std::unique_ptr<GatewayRuntime> runtime;  // read by the operations port once state is loaded
   std::unique_ptr<rpc::Server> server;
@@ -216,7 +223,7 @@ absl::Status Process::Serve(const ProcessOptions& options) {
                    .version = kVersion,
                    .tenant = [this](absl::string_view key) { return keys->TenantOf(key); },
                    .health = [this] { return state.drains() ? Draining() : absl::OkStatus(); },
-                   .done = nullptr}));
+                   .done = http::TellRefusals(spans.get())}));
   }
   state.SetLoaded();
   return absl::OkStatus();
@@ -256,6 +263,10 @@ absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ASSIGN_OR_RETURN(process.keys,
                    rpc::ApiKeys::Create(options.access.api_keys_file, base::RealClock()));
   options.gateway.api_keys = process.keys.get();
+  ASSIGN_OR_RETURN(process.spans,
+                   rpc::SpanExporter::Create(options.traces, {kVersion, options.gateway.model_name},
+                                             process.metrics));
+  options.gateway.spans = process.spans.get();
   RETURN_IF_ERROR(process.Listen(options.ops_address));
   bool stopped = false;
   RETURN_IF_ERROR(process.FindPeers(options, stop, stopped));

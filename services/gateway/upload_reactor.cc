@@ -9,11 +9,12 @@
 
 namespace tessera::gateway {
 
-UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request, std::string tenant,
-                             v1::UploadImageResponse& response)
+UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request, absl::Time arrival,
+                             std::string tenant, v1::UploadImageResponse& response)
     : token_(parts.tracker),
       parts_(std::move(parts)),
       request_(std::move(request)),
+      arrival_(arrival),
       response_(response),
       upload_(parts_.options, parts_.budget, std::move(tenant)) {
   const absl::Duration left = request_.deadline - parts_.clock.Now();
@@ -57,7 +58,8 @@ void UploadReactor::ReadNext() {
 
 void UploadReactor::End(const absl::Status& status) {
   if (ended_.exchange(true)) return;
-  parts_.metrics.OnEnd(RequestKind::kUpload, status, "upload");
+  parts_.metrics.OnEnd({RequestKind::kUpload, request_, arrival_, parts_.clock.Now()}, status,
+                       "upload");
   parts_.limit.Leave();
   Finish(rpc::ToGrpc(status));
 }

@@ -36,8 +36,8 @@ struct UploadParts {
 // later than its server's shutdown; `tracker` waits for that.
 class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
  public:
-  UploadReactor(UploadParts parts, rpc::RequestContext request, std::string tenant,
-                v1::UploadImageResponse& response);
+  UploadReactor(UploadParts parts, rpc::RequestContext request, absl::Time arrival,
+                std::string tenant, v1::UploadImageResponse& response);
 
   void OnReadDone(bool ok) override;
   void OnCancel() override { cancelled_.store(true); }
@@ -53,6 +53,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
   const CallTracker::Token token_;  // first: goes last
   const UploadParts parts_;
   const rpc::RequestContext request_;
+  const absl::Time arrival_;
   v1::UploadImageResponse& response_;
   Upload upload_;
   v1::UploadImageRequest message_;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/bad_message.h"
+#include "common/rpc/request_end.h"
 #include "common/rpc/status.h"
 
 namespace tessera::vision {
@@ -43,8 +44,14 @@ v1::StageSeconds ToProto(const StageTimes& times) {
 
 }  // namespace
 
-EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint)
-    : parts_(parts), fingerprint_(fingerprint), waiter_(parts.pipeline.NewWaiter()) {
+EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint,
+                             grpc::CallbackServerContext& context)
+    : parts_(parts),
+      fingerprint_(fingerprint),
+      waiter_(parts.pipeline.NewWaiter()),
+      arrival_(parts.clock.Now()),
+      context_(
+          rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), parts.spans != nullptr)) {
   Read();
 }
 
@@ -103,10 +110,10 @@ absl::Status EncodeReactor::TakeOffer() {
 }
 
 void EncodeReactor::Lookup(absl::Time asked) {
+  Mark(Stage::kQueue, asked);
   const absl::Time start = parts_.clock.Now();
-  stages_[Stage::kQueue] += start - asked;
   auto record = parts_.store.Get(key_);
-  stages_[Stage::kFetch] += parts_.clock.Now() - start;
+  Mark(Stage::kFetch, start);
   if (!record.ok()) {
     base::Log(base::LogLevel::kWarning,
               absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
@@ -157,7 +164,7 @@ absl::Status EncodeReactor::TakeChunk() {
   }
   const bool complete = bytes_.size() == offered_bytes_;
   if (complete) RETURN_IF_ERROR(TakePicture());
-  stages_[Stage::kImageDecode] += parts_.clock.Now() - start;
+  Mark(Stage::kImageDecode, start);
   if (complete) {
     step_ = Step::kPlan;
     *response_.mutable_plan()->mutable_ref() = Ref();
@@ -188,6 +195,7 @@ absl::Status EncodeReactor::Submit() {
   task.done = [this](absl::StatusOr<Encoded> encoded) {
     if (!encoded.ok()) return Fail(encoded.status());
     stages_ += encoded->stages;
+    spans_.insert(spans_.end(), encoded->spans.begin(), encoded->spans.end());
     const absl::Status status = SendReady(
         encoded->record, encoded->existed ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_COMPUTED);
     if (!status.ok()) Fail(status);
@@ -240,7 +248,36 @@ void EncodeReactor::Fail(const absl::Status& status) {
 
 // What happens behind the answer is not counted.
 void EncodeReactor::Count(const absl::Status& status, bool known) {
-  if (!std::exchange(counted_, true)) parts_.metrics.OnAnswer(status, known);
+  if (std::exchange(counted_, true)) return;
+  parts_.metrics.OnAnswer(status, known);
+  Tell(status, known);
+}
+
+void EncodeReactor::Mark(Stage stage, absl::Time begin) {
+  const absl::Time now = parts_.clock.Now();
+  stages_[stage] += now - begin;
+  if (begin < now) spans_.push_back({stage, begin, now});
+}
+
+void EncodeReactor::Tell(const absl::Status& status, bool known) const {
+  rpc::RequestEnd end = {.service = "vision",
+                         .method = "Encode",
+                         .protocol = "grpc",
+                         .request = context_,
+                         .start = arrival_,
+                         .end = parts_.clock.Now(),
+                         .status = status,
+                         .facts = {{"image_bytes", offered_bytes_}}};
+  if (status.ok()) {
+    end.facts.emplace_back("cache", known ? "local" : "computed");
+    end.facts.emplace_back("rows", plan_.rows);
+  }
+  if (parts_.spans != nullptr && context_.trace.sampled) {
+    for (const StageSpan& span : spans_) {
+      end.stages.push_back({Name(span.stage), span.begin, span.end});
+    }
+  }
+  rpc::TellEnd(std::move(end), parts_.spans);
 }
 
 v1::ImageRef EncodeReactor::Ref() const {

@@ -3,8 +3,10 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/digest.h"
+#include "common/rpc/request.h"
 #include "services/vision/vision_service.h"
 
 namespace tessera::vision {
@@ -16,7 +18,8 @@ namespace tessera::vision {
 class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse> {
  public:
   // `parts` and `fingerprint` outlive the call.
-  EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint);
+  EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint,
+                grpc::CallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -35,12 +38,18 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   void Read();
   void OnReadEnd();
   void Fail(const absl::Status& status);
+  // `stage` has been under way since `begin`, and ends now.
+  void Mark(Stage stage, absl::Time begin);
+  // The end of the work: what follows is the caller's reading. Counted and told once.
   void Count(const absl::Status& status, bool known);
+  void Tell(const absl::Status& status, bool known) const;
   v1::ImageRef Ref() const;
 
   const VisionServiceParts& parts_;
   const std::string& fingerprint_;
   const EncodePipeline::WaiterId waiter_;
+  const absl::Time arrival_;
+  const rpc::RequestContext context_;
   std::atomic<bool> cancelled_{false};
 
   Step step_ = Step::kOffer;
@@ -55,6 +64,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   ImageHeader header_;
   ImagePlan plan_;
   StageTimes stages_;
+  std::vector<StageSpan> spans_;  // of the same
   std::optional<HeldRecords::Hold> hold_;
 };
 

@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
 #include "common/flags/store_flags.h"
+#include "common/flags/trace_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/ops/ops_server.h"
 #include "common/ops/server_state.h"
@@ -22,6 +23,7 @@
 #include "common/ops/watchdog.h"
 #include "common/rpc/access.h"
 #include "common/rpc/server.h"
+#include "common/rpc/span_exporter.h"
 #include "common/store/store_set.h"
 #include "services/vision/vision_flags.h"
 #include "services/vision/vision_runtime.h"
@@ -30,6 +32,7 @@ namespace tessera::vision {
 namespace {
 
 constexpr char kName[] = "tessera-vision";
+constexpr char kVersion[] = "0.1.0";
 constexpr int kMessageBytes = 64 << 20;  // pictures come in chunks of the gateway's size
 constexpr absl::Duration kStuckAfter = absl::Seconds(30);
 
@@ -41,6 +44,7 @@ struct ProcessOptions {
   bool reflection = false;
   rpc::InnerAccessOptions access;
   absl::Duration drain_timeout = absl::Seconds(90);
+  rpc::TraceOptions traces;
   store::StoreSetOptions store;
   VisionOptions vision;
 };
@@ -64,6 +68,8 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
        {"trusted_network", flags::OnOff(options.access.trusted_network),
         "on: everybody who can connect may speak for any tenant"},
        {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
+  command.Add(
+      flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
   command.Add(flags::StoreFlags(options.store));
   command.Add(VisionFlags(options.vision));
 }
@@ -71,10 +77,11 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
 // In the order of birth; what is below uses what is above.
 struct Process {
   explicit Process(const ProcessOptions& options)
-      : metrics(options.model_name), state(metrics, base::RealClock(), "0.1.0") {}
+      : metrics(options.model_name), state(metrics, base::RealClock(), kVersion) {}
 
   metrics::Metrics metrics;
   ops::ServerState state;
+  std::unique_ptr<rpc::SpanExporter> spans;
   ops::Watchdog watchdog{base::RealClock(), kStuckAfter};
   std::unique_ptr<base::ComputePool> pool;
   std::unique_ptr<store::StoreSet> stores;
@@ -137,6 +144,10 @@ absl::Status Run(ProcessOptions options, const flags::Command& command) {
   if (options.vision.origin.empty()) options.vision.origin = options.grpc_address;
   RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
   Process process(options);
+  ASSIGN_OR_RETURN(
+      process.spans,
+      rpc::SpanExporter::Create(options.traces, {kVersion, options.model_name}, process.metrics));
+  options.vision.spans = process.spans.get();
   RETURN_IF_ERROR(process.Listen(options.ops_address));
   RETURN_IF_ERROR(process.Load(options));
   const VisionInfo& info = process.runtime->info();

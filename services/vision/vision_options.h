@@ -7,6 +7,10 @@
 #include "services/vision/image/image.h"
 #include "services/vision/image/quality.h"
 
+namespace tessera::rpc {
+class SpanExporter;
+}
+
 namespace tessera::vision {
 
 // How a vision service is set up. Validated by VisionRuntime::Create.
@@ -24,7 +28,8 @@ struct VisionOptions {
   size_t max_held_bytes = 256ull << 20;  // of rows whose reader has not read them; more is refused
   // This replica's address, by which decode reads records that no store has. Empty: nobody does.
   std::string origin;
-  int max_batch_images = 4;  // in one pass of the tower; 1..256
+  int max_batch_images = 4;            // in one pass of the tower; 1..256
+  rpc::SpanExporter* spans = nullptr;  // of sampled requests; outlives the service. Null: none
 };
 
 }  // namespace tessera::vision

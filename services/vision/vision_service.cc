@@ -8,7 +8,7 @@ namespace tessera::vision {
 
 grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* VisionService::Encode(
     grpc::CallbackServerContext* context) {
-  return new EncodeReactor(parts_, fingerprint_);  // deletes itself
+  return new EncodeReactor(parts_, fingerprint_, *context);  // deletes itself
 }
 
 grpc::ServerWriteReactor<v1::GetRecordResponse>* VisionService::GetRecord(

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/timers.h"
+#include "common/rpc/span_exporter.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
 #include "services/vision/encoder/encode_pipeline.h"
@@ -35,9 +36,10 @@ struct VisionServiceParts {
   // Rows from a header that passed the limits.
   std::function<absl::StatusOr<ImagePlan>(const ImageHeader&)> plan;
   v1::VisionServiceGetInfoResponse info;
-  store::RecordCodec codec = {};  // of GetRecord
-  std::string origin = {};        // this replica's name in references
-  uint32_t pending_limit = 0;     // pictures that may be pending
+  store::RecordCodec codec = {};       // of GetRecord
+  std::string origin = {};             // this replica's name in references
+  uint32_t pending_limit = 0;          // pictures that may be pending
+  rpc::SpanExporter* spans = nullptr;  // null: spans go nowhere
 };
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of

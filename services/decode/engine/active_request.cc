@@ -73,6 +73,8 @@ Outcome ActiveRequest::OutcomeAt(absl::Time now) const {
   outcome.computed_tokens = sequence.computed_tokens;
   outcome.output_tokens = static_cast<int32_t>(sequence.generated.size());
   outcome.fetch = fetch;
+  outcome.first_fetch = first_fetch;
+  outcome.first_step = first_step;
   const bool answered = first_token != absl::InfinitePast();
   const absl::Duration until_step = (stepped() ? first_step : now) - arrival;
   outcome.queue = std::max(until_step - fetch - rows_wait, absl::ZeroDuration());

@@ -38,9 +38,10 @@ struct ActiveRequest {
   int rows_asked = 0;  // NeedRows sent so far
 
   absl::Time arrival;
-  absl::Time stage_begin;    // of kFetch and kRows
-  absl::Duration fetch;      // sum before the first step
-  absl::Duration rows_wait;  // sum before the first step
+  absl::Time stage_begin;                         // of kFetch and kRows
+  absl::Time first_fetch = absl::InfinitePast();  // its begin, before the first step
+  absl::Duration fetch;                           // sum before the first step
+  absl::Duration rows_wait;                       // sum before the first step
   absl::Time first_step = absl::InfinitePast();
   absl::Time first_token = absl::InfinitePast();
   absl::Time last_token = absl::InfinitePast();

@@ -197,7 +197,10 @@ void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
 // of prefill or generation.
 void EngineLoop::EndStage(ActiveRequest& request) {
   const absl::Duration time = clock_.Now() - request.stage_begin;
-  if (request.stage == Stage::kFetch && !request.stepped()) request.fetch += time;
+  if (request.stage == Stage::kFetch && !request.stepped()) {
+    if (request.fetch == absl::ZeroDuration()) request.first_fetch = request.stage_begin;
+    request.fetch += time;
+  }
   if (request.stage == Stage::kRows && !request.stepped()) request.rows_wait += time;
   request.stage = Stage::kQueue;
 }

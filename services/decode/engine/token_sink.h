@@ -40,7 +40,9 @@ struct Outcome {
   absl::Duration fetch;       // reading records
   absl::Duration prefill;     // first step to first token
   absl::Duration generation;  // first token to last
-  std::vector<PictureOutcome> pictures;  // in the order of the prompt
+  absl::Time first_fetch = absl::InfinitePast();  // its begin, where `fetch` is not 0
+  absl::Time first_step = absl::InfinitePast();   // its begin, where there was one
+  std::vector<PictureOutcome> pictures;           // in the order of the prompt
   int32_t kv_blocks_new = 0;
   int32_t kv_blocks_reused = 0;
   int32_t preemptions = 0;

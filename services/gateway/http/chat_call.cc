@@ -31,7 +31,8 @@ absl::StatusOr<std::shared_ptr<ChatCall>> ChatCall::Enter(const ChatParts& parts
                                                           absl::Time arrival, std::string tenant,
                                                           std::function<void()> wake) {
   if (absl::Status entered = parts.limit.Enter(); !entered.ok()) {
-    parts.answer.metrics.OnEnd(RequestKind::kGenerate, entered, "admission");
+    parts.answer.metrics.OnEnd({RequestKind::kChat, request, arrival, arrival}, entered,
+                               "admission");
     return entered;
   }
   return std::shared_ptr<ChatCall>(
@@ -125,7 +126,7 @@ void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string>
 }
 
 void ChatCall::StartAnswer() {
-  const RequestKind kind = request_.stream ? RequestKind::kGenerateStream : RequestKind::kGenerate;
+  const RequestKind kind = request_.stream ? RequestKind::kChatStream : RequestKind::kChat;
   const auto answer = std::make_shared<Answer>(parts_.answer, context_, arrival_, *this, kind);
   bool gone = false;
   {
@@ -142,8 +143,9 @@ void ChatCall::StartAnswer() {
 }
 
 void ChatCall::Refuse(const absl::Status& status) {
-  const RequestKind kind = request_.stream ? RequestKind::kGenerateStream : RequestKind::kGenerate;
-  parts_.answer.metrics.OnEnd(kind, status, "admission");
+  const RequestKind kind = request_.stream ? RequestKind::kChatStream : RequestKind::kChat;
+  parts_.answer.metrics.OnEnd({kind, context_, arrival_, parts_.answer.clock.Now()}, status,
+                              "admission");
   {
     base::MutexLock lock(mutex_);
     end_ = status;

@@ -104,7 +104,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // What is known of the request that is being served.
   struct Request {
     std::string id;
-    std::string traceparent;
+    rpc::TraceContext trace;
     Route route = Route::kUnknown;
     std::string target;
     std::string tenant;
@@ -112,6 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool http10 = false;
     bool keep_alive = false;
     bool stream = false;
+    bool entered = false;  // the gateway below tells how it ends
     absl::Time arrival;
   };
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;

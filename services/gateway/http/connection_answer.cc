@@ -62,7 +62,6 @@ absl::string_view NameOf(Route route) {
 void Connection::OnHead() {
   const auto& head = parser_->get();
   Introduce();
-  request_.traceparent = Printable(head["traceparent"]);
   request_.target = std::string(head.target());
   request_.route = RouteOf(request_.target);
   request_.head_only = head.method() == beast_http::verb::head;
@@ -152,8 +151,9 @@ void Connection::StartChat() {
   const ChatParts& chat = parts_.chat;
   rpc::RequestContext context;
   context.request_id = request_.id;
-  context.traceparent = request_.traceparent;
+  context.trace = request_.trace;
   context.deadline = request_.arrival + chat.answer.options.deadline_cap;
+  request_.entered = true;
   absl::StatusOr<std::shared_ptr<ChatCall>> call =
       ChatCall::Enter(chat, std::move(context), request_.arrival, request_.tenant,
                       [weak = weak_from_this(), &io = io_] {
@@ -218,8 +218,13 @@ void Connection::SendNext() {
 
 void Connection::Introduce() {
   if (!request_.id.empty()) return;
-  request_.id = Printable(parser_->get()["x-request-id"]);
+  const auto& head = parser_->get();
+  request_.id = Printable(head["x-request-id"]);
   if (request_.id.empty()) request_.id = rpc::NewRequestId();
+  // Of several headers nobody knows which one is meant.
+  const bool one = head.count("traceparent") == 1;
+  request_.trace = rpc::BeginSpan(one ? Printable(head["traceparent"]) : std::string(),
+                                  parts_.chat.answer.options.spans != nullptr);
   request_.arrival = parts_.chat.answer.clock.Now();
 }
 
@@ -314,11 +319,13 @@ void Connection::Tell(int status) {
   if (!parts_.done) return;
   HttpDone done;
   done.request_id = request_.id;
-  done.traceparent = request_.traceparent;
+  done.trace = request_.trace;
   done.route = NameOf(request_.route);
   done.status = status;
   done.stream = request_.stream || (call_ && call_->stream());
-  done.duration = parts_.chat.answer.clock.Now() - request_.arrival;
+  done.entered = request_.entered;
+  done.arrival = request_.arrival;
+  done.end = parts_.chat.answer.clock.Now();
   parts_.done(done);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/rpc/trace_context.h"
 #include "services/gateway/answer.h"
 #include "services/gateway/inflight_limit.h"
 #include "tessera/v1/gateway.pb.h"
@@ -41,11 +42,13 @@ struct HttpOptions {
 // A request that has been answered, or whose client has gone (499). Nothing of what it said.
 struct HttpDone {
   std::string request_id;
-  std::string traceparent;
+  rpc::TraceContext trace;
   absl::string_view route;  // "chat", "models", "health", "version", "unknown"
   int status = 0;
   bool stream = false;
-  absl::Duration duration;  // from the end of the request's head
+  bool entered = false;  // a chat call: GatewayMetrics has told its end already
+  absl::Time arrival;    // the end of the request's head
+  absl::Time end;
 };
 
 // The tenant behind an Authorization header, which may be empty; UNAUTHENTICATED where there is

@@ -153,7 +153,8 @@ void EncodePipeline::Finish(const JobPtr& job, absl::StatusOr<store::RecordPtr> 
   }
   for (Waiter& waiter : waiters) {
     if (record.ok()) {
-      waiter.done(Encoded{*record, existed, job->log.Since(waiter.joined)});
+      waiter.done(Encoded{*record, existed, job->log.Since(waiter.joined),
+                          job->log.SpansSince(waiter.joined)});
     } else {
       waiter.done(record.status());
     }

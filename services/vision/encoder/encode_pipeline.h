@@ -48,8 +48,9 @@ struct PipelineOptions {
 
 struct Encoded {
   store::RecordPtr record;
-  bool existed = false;  // found in the store after all
-  StageTimes stages;     // as the waiter saw them
+  bool existed = false;               // found in the store after all
+  StageTimes stages;                  // as the waiter saw them
+  std::vector<StageSpan> spans = {};  // likewise
 };
 
 struct EncodeTask {

@@ -17,6 +17,19 @@ enum class Stage {
   kStore,        // making and writing the record
 };
 
+// Lower-case name, as in receipts.
+inline const char* Name(Stage stage) {
+  constexpr const char* kNames[] = {"queue",      "fetch",  "image_decode",
+                                    "preprocess", "encode", "store"};
+  return kNames[static_cast<size_t>(stage)];
+}
+
+// When a picture was in a stage.
+struct StageSpan {
+  Stage stage;
+  absl::Time begin, end;
+};
+
 // How long one picture spent in each stage. A value.
 class StageTimes {
  public:
@@ -45,19 +58,25 @@ class StageLog {
   // What of it a request saw that joined at `joined`.
   StageTimes Since(absl::Time joined) const {
     StageTimes times;
-    for (const Span& span : spans_) {
+    for (const StageSpan& span : spans_) {
       times[span.stage] += std::max(absl::ZeroDuration(), span.end - std::max(span.begin, joined));
     }
     return times;
   }
 
+  // When that was.
+  std::vector<StageSpan> SpansSince(absl::Time joined) const {
+    std::vector<StageSpan> seen;
+    for (StageSpan span : spans_) {
+      span.begin = std::max(span.begin, joined);
+      if (span.begin < span.end) seen.push_back(span);
+    }
+    return seen;
+  }
+
  private:
-  struct Span {
-    Stage stage;
-    absl::Time begin, end;
-  };
   absl::Time mark_;
-  std::vector<Span> spans_;
+  std::vector<StageSpan> spans_;
 };
 
 }  // namespace tessera::vision

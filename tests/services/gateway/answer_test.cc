@@ -57,7 +57,7 @@ class AnswerTest : public ::testing::Test {
     auto answer = std::make_shared<Answer>(
         Answer::Parts{options_, resolver_, decode_, clock_, metrics_},
         rpc::RequestContext{
-            .request_id = {}, .traceparent = {}, .deadline = clock_.Now() + absl::Minutes(1)},
+            .request_id = {}, .trace = {}, .deadline = clock_.Now() + absl::Minutes(1)},
         clock_.Now(), sink_);
     answer->Start(request, "");
     return answer;

@@ -58,6 +58,7 @@ class GatewayMetricsTest : public ::testing::Test {
   testing::FakeClock clock_;
   metrics::Metrics all_{"m"};
   GatewayMetrics metrics_{all_};
+  rpc::RequestContext request_;
 };
 
 TEST_F(GatewayMetricsTest, EverySeriesIsThereAtZeroFromTheStart) {
@@ -85,7 +86,7 @@ TEST_F(GatewayMetricsTest, EverySeriesIsThereAtZeroFromTheStart) {
 }
 
 TEST_F(GatewayMetricsTest, AnAnswerIsTimedFromArrivalToEnd) {
-  RequestTimeline timeline(metrics_, RequestKind::kGenerateStream, clock_.Now());
+  RequestTimeline timeline(metrics_, RequestKind::kGenerateStream, request_, clock_.Now());
   EXPECT_EQ(Queued(), 1);
   Picture picture;
   picture.size = 1000;
@@ -118,7 +119,7 @@ TEST_F(GatewayMetricsTest, AnAnswerIsTimedFromArrivalToEnd) {
 
 TEST_F(GatewayMetricsTest, TheFirstTokenIsLabelledByTheCostliestTier) {
   const auto answer = [&](std::vector<v1::CacheTier> tiers) {
-    RequestTimeline timeline(metrics_, RequestKind::kGenerate, clock_.Now());
+    RequestTimeline timeline(metrics_, RequestKind::kGenerate, request_, clock_.Now());
     timeline.OnPictures(std::vector<Picture>(tiers.size()));
     timeline.OnPiece(clock_.Now());
     timeline.OnEnd(clock_.Now(), absl::OkStatus(), "generation", Response(std::move(tiers)), false);
@@ -138,7 +139,7 @@ TEST_F(GatewayMetricsTest, TheFirstTokenIsLabelledByTheCostliestTier) {
 // Whoever had a first token has one sample of it, however the answer ended; nobody else has.
 TEST_F(GatewayMetricsTest, OneFirstTokenForEachAnswerThatBegan) {
   const auto request = [&](int pieces, const absl::Status& status, bool computed) {
-    RequestTimeline timeline(metrics_, RequestKind::kGenerate, clock_.Now());
+    RequestTimeline timeline(metrics_, RequestKind::kGenerate, request_, clock_.Now());
     timeline.OnPictures(std::vector<Picture>(1));
     for (int i = 0; i < pieces; ++i) timeline.OnPiece(clock_.Now());
     timeline.OnEnd(clock_.Now(), status, pieces > 0 ? "generation" : "encode", {}, computed);
@@ -171,7 +172,8 @@ TEST_F(GatewayMetricsTest, RefusalsCountByTheirReason) {
   };
   for (const auto& one : cases) {
     const double before = Rejected(one.reason), all = AllRejected();
-    metrics_.OnEnd(RequestKind::kGenerate, one.status, "admission");
+    metrics_.OnEnd({RequestKind::kGenerate, request_, clock_.Now(), clock_.Now()}, one.status,
+                   "admission");
     EXPECT_EQ(Rejected(one.reason), before + 1) << one.status;
     EXPECT_EQ(AllRejected(), all + 1) << one.status;
   }
@@ -181,14 +183,15 @@ TEST_F(GatewayMetricsTest, RefusalsCountByTheirReason) {
         Because(absl::StatusCode::kUnavailable, "ROWS_MISSING"),
         Because(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT"),
         Because(absl::StatusCode::kInternal, "DEVICE_FAILED"), absl::NotFoundError("")}) {
-    metrics_.OnEnd(RequestKind::kGenerate, other, "generation");
+    metrics_.OnEnd({RequestKind::kGenerate, request_, clock_.Now(), clock_.Now()}, other,
+                   "generation");
   }
   EXPECT_EQ(AllRejected(), all);
 }
 
 TEST_F(GatewayMetricsTest, EveryStatusHasACodeAndAnErrorType) {
   for (int code = 0; code < 20; ++code) {
-    RequestTimeline timeline(metrics_, RequestKind::kGenerate, clock_.Now());
+    RequestTimeline timeline(metrics_, RequestKind::kGenerate, request_, clock_.Now());
     timeline.OnEnd(clock_.Now(), absl::Status(static_cast<absl::StatusCode>(code), "x"), "decode",
                    {}, false);
   }
@@ -200,7 +203,8 @@ TEST_F(GatewayMetricsTest, EveryStatusHasACodeAndAnErrorType) {
 }
 
 TEST_F(GatewayMetricsTest, WhatNeverEndsWaitsNoLongerThanItLives) {
-  auto timeline = std::make_unique<RequestTimeline>(metrics_, RequestKind::kGenerate, clock_.Now());
+  auto timeline =
+      std::make_unique<RequestTimeline>(metrics_, RequestKind::kGenerate, request_, clock_.Now());
   EXPECT_EQ(Queued(), 1);
   timeline = nullptr;
   EXPECT_EQ(Queued(), 0);

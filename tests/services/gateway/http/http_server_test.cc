@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "tests/services/gateway/http/http_fixture.h"
@@ -308,32 +309,40 @@ TEST(HttpServerTest, OldClientsReadAStreamToTheEndOfTheConnection) {
   EXPECT_TRUE(absl::EndsWith(all, "data: [DONE]\n\n")) << all;
 }
 
+constexpr char kTraceparent[] =
+    "traceparent: 00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01\r\n";
+
 TEST(HttpServerTest, WhatWasDoneIsTold) {
   HttpGateway gateway;
   base::Mutex mutex;
   std::vector<std::string> told;
   gateway.done = [&](const HttpDone& done) {
     base::MutexLock lock(mutex);
-    told.push_back(absl::StrCat(done.route, " ", done.status, " ", done.stream, " ",
-                                done.request_id.empty(), " ", done.traceparent));
+    told.push_back(absl::StrCat(done.route, " ", done.status, " ", done.stream, " ", done.entered,
+                                " ", done.request_id.empty(), " ",
+                                base::ToHex(done.trace.parent_id)));
+    EXPECT_EQ(done.trace.trace_id.size(), 16u);
+    EXPECT_GE(done.end, done.arrival);
   };
   gateway.Start();
   {
     RawClient client(gateway.port());
-    client.Send(ChatPost(Question("What?", kStream), "traceparent: 00-ab-cd-01\r\n"));
+    client.Send(ChatPost(Question("What?", kStream), kTraceparent));
     gateway.decode.Await(0)->End();
     EXPECT_EQ(client.Read().status, 200);
     client.Send(Ask(kStream));
     gateway.decode.Await(1);
   }
   gateway.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+  gateway.Send(ChatPost(Question("What?"), "Content-Type: text/plain\r\n"));
   Await([&] {
     base::MutexLock lock(mutex);
-    return told.size() == 3;
+    return told.size() == 4;
   });
   base::MutexLock lock(mutex);
-  EXPECT_THAT(told, ::testing::UnorderedElementsAre("chat 200 1 0 00-ab-cd-01", "chat 499 1 0 ",
-                                                    "unknown 404 0 0 "));
+  EXPECT_THAT(told,
+              ::testing::UnorderedElementsAre("chat 200 1 1 0 0102030405060708", "chat 499 1 1 0 ",
+                                              "unknown 404 0 0 0 ", "chat 415 0 0 0 "));
 }
 
 TEST(HttpServerTest, OptionsThatCannotBeAreRefused) {

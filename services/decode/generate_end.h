@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/rpc/request.h"
+#include "common/rpc/span.h"
+#include "common/rpc/span_exporter.h"
+#include "services/decode/engine/token_sink.h"
+
+namespace tessera::decode {
+
+// A Generate call that has ended.
+struct GenerateEnd {
+  const rpc::RequestContext& request;
+  absl::Time arrival, end;
+  const absl::Status& status;
+  const Outcome& outcome;  // zeros where the engine never had it
+};
+
+// One line of the log, and a span where one is kept; `spans` may be null.
+void TellGenerateEnd(const GenerateEnd& end, rpc::SpanExporter* spans);
+
+// When its stages were: queue, fetch, prefill, generation. Those that did not happen are left out;
+// waiting for a fetch and for a step are two of "queue". Pure.
+std::vector<rpc::SpanStage> StagesOf(const Outcome& outcome, absl::Time arrival);
+
+}  // namespace tessera::decode
