@@ -12,7 +12,6 @@
 #include "common/flags/environment.h"
 #include "common/flags/flags.h"
 #include "common/flags/trace_flags.h"
-#include "common/flags/trace_flags.h"
 #include "common/flags/usage.h"
 #include "services/gateway/access_flags.h"
 #include "tools/ask.h"

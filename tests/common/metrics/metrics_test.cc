@@ -41,6 +41,7 @@ constexpr CounterName kCounters[] = {kGatewayRequests,
                                      kDecodePreemptions,
                                      kDecodePrefixCacheEvictedTokens,
                                      kDecodeAheadTokens,
+                                     kTraceSpansDropped,
                                      kProcessCpuSeconds,
                                      kGrpcServerCallsStarted};
 constexpr GaugeName kGauges[] = {kGatewayInflightRequests,
