@@ -8,8 +8,11 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/resolve.h"
 #include "common/store/rows.h"
+#include "services/decode/record_tiers.h"
 #include "services/gateway/http/http_done.h"
+#include "services/gateway/http/http_flags.h"
 #include "tools/version.h"
 
 namespace tessera::tools {
@@ -31,9 +34,9 @@ absl::Status CheckStore(const LocalServerOptions& options, const vision::VisionI
   // int8 rows that would lose too much are kept in f16.
   const DType dtype = options.vision.embedding_dtype == DType::kF32 ? DType::kF32 : DType::kF16;
   const size_t record = store::RowBytes(dtype, vision.rows_per_image, vision.width) + kHeaderBytes;
-  if (options.embedding_store_bytes >= record) return absl::OkStatus();
+  if (options.store.memory_bytes >= record) return absl::OkStatus();
   return base::BadField("embedding_store_bytes", "BAD_OPTION",
-                        absl::StrCat("--embedding_store_bytes is ", options.embedding_store_bytes,
+                        absl::StrCat("--embedding_store_bytes is ", options.store.memory_bytes,
                                      "; the rows of one picture take ", record));
 }
 
@@ -67,7 +70,11 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   RETURN_IF_ERROR(CheckOptions(options));
   if (options.model_name.empty()) options.model_name = NameOf(options.model_dir);
   RETURN_IF_ERROR(rpc::CheckExposure(options.access, "grpc_address", options.grpc_address));
-  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http_address));
+  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http.address));
+  gateway::http::ApplyAccess(options.access, options.http);
+  RETURN_IF_ERROR(options.http.Validate());
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", options.grpc_address));
+  RETURN_IF_ERROR(rpc::CheckFree("http_address", options.http.address));
   options.vision.model_dir = options.decode.model_dir = options.model_dir;
   options.gateway.model_name = options.model_name;
   ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.image_handle_key_file));
@@ -98,12 +105,17 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
   base::Clock& clock = base::RealClock();
   pool_ = std::make_unique<base::ComputePool>(
       options.threads > 0 ? options.threads : base::ComputePool::AvailableCpus());
-  store_ = std::make_unique<store::MemoryStore>(options.embedding_store_bytes, *metrics_);
+  ASSIGN_OR_RETURN(stores_, store::StoreSet::Create(options.store, *metrics_));
   ASSIGN_OR_RETURN(
-      vision_, vision::VisionRuntime::Create(options.vision, *pool_, *store_, clock, *metrics_));
+      vision_, vision::VisionRuntime::Create(options.vision, *pool_, vision::VisionStores(*stores_),
+                                             clock, *metrics_));
   RETURN_IF_ERROR(CheckStore(options, vision_->info()));
   ASSIGN_OR_RETURN(
-      decode_, decode::DecodeRuntime::Create(options.decode, *pool_, *store_, clock, *metrics_));
+      decode_,
+      decode::DecodeRuntime::Create(
+          options.decode, *pool_,
+          decode::MakeRecordReader({stores_->local(), stores_->shared(), nullptr, *metrics_}),
+          clock, *metrics_));
   const rpc::ServerOptions inner = {.address = "",
                                     .max_receive_bytes = kInnerMessageBytes,
                                     .reflection = false,
@@ -129,24 +141,15 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
 }
 
 absl::Status LocalServer::ListenForHttp(const LocalServerOptions& options) {
-  if (options.http_address.empty()) return absl::OkStatus();
-  gateway::http::HttpOptions http;
-  http.address = options.http_address;
-  http.tls_certificate = options.access.tls.cert;
-  http.tls_key = options.access.tls.key;
+  if (options.http.address.empty()) return absl::OkStatus();
   gateway::http::HttpParts parts = {
       .answer = gateway_->answer_parts(),
-      .limit = gateway_->limit(),
       .model = gateway_->model_info(),
       .version = kVersion,
       .tenant = [this](absl::string_view key) { return keys_->TenantOf(key); },
-      .health = nullptr,
+      .health = [this] { return state_->Health(); },
       .done = gateway::http::TellRefusals(spans_.get())};
-  parts.health = [this] {
-    if (!state_->drains()) return absl::OkStatus();
-    return absl::UnavailableError("this server is shutting down");
-  };
-  ASSIGN_OR_RETURN(http_server_, gateway::http::HttpServer::Start(http, std::move(parts)));
+  ASSIGN_OR_RETURN(http_server_, gateway::http::HttpServer::Start(options.http, std::move(parts)));
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/span_exporter.h"
 #include "common/store/memory_store.h"
+#include "common/store/store_set.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/gateway_runtime.h"
 #include "services/gateway/http/http_server.h"
@@ -27,23 +28,23 @@ namespace tessera::tools {
 
 struct LocalServerOptions {
   std::string model_dir;
-  std::string model_name;                    // empty: the directory's name
-  std::string grpc_address;                  // empty: no port, in-process channel only
-  std::string http_address;                  // of the OpenAI API; empty: none
-  std::string ops_address;                   // of the operations port; empty: none
-  int threads = 0;                           // of the compute pool; 0: what the machine grants
-  size_t embedding_store_bytes = 24u << 20;  // rows kept in memory
-  std::optional<bool> reflection;            // absent: where there are no keys
-  rpc::AccessOptions access;                 // of gRPC and HTTP
+  std::string model_name;          // empty: the directory's name
+  std::string grpc_address;        // empty: no port, in-process channel only
+  std::string ops_address;         // of the operations port; empty: none
+  int threads = 0;                 // of the compute pool; 0: what the machine grants
+  std::optional<bool> reflection;  // absent: where there are no keys
+  rpc::AccessOptions access;       // of gRPC and HTTP
+  gateway::http::HttpOptions http = {.address = ""};  // empty: none; TLS is set from access
+  store::StoreSetOptions store;
   rpc::TraceOptions traces;                  // of all three services
-  std::string image_handle_key_file;         // empty: a fresh key, handles end with the process
-  vision::VisionOptions vision;              // model_dir is set from above
+  std::string image_handle_key_file;  // empty: a fresh key, handles end with the process
+  vision::VisionOptions vision;       // model_dir is set from above
   decode::DecodeOptions decode;
   gateway::GatewayOptions gateway;
 };
 
 // The three services in one process, meeting only in their gRPC interfaces over in-process
-// channels, with one in-memory store and one compute pool.
+// channels, with one store and one compute pool.
 class LocalServer {
  public:
   // Loads the model and listens. Errors name the flag, key or tensor.
@@ -59,7 +60,7 @@ class LocalServer {
   const v1::GetModelInfoResponse& model_info() const { return gateway_->model_info(); }
   const vision::VisionRuntime& vision() const { return *vision_; }
   const decode::DecodeRuntime& decode() const { return *decode_; }
-  const store::MemoryStore& store() const { return *store_; }
+  const store::MemoryStore& store() const { return stores_->local(); }
   // "ready", or why it never will be: its canary has failed.
   std::string ReadyLine() const { return state_->ReadyLine(); }
   // All series of the process, in Prometheus' text form. Any thread.
@@ -89,7 +90,7 @@ class LocalServer {
   std::unique_ptr<rpc::SpanExporter> spans_;
   std::unique_ptr<rpc::ApiKeys> keys_;
   std::unique_ptr<base::ComputePool> pool_;
-  std::unique_ptr<store::MemoryStore> store_;
+  std::unique_ptr<store::StoreSet> stores_;
   std::unique_ptr<vision::VisionRuntime> vision_;
   std::unique_ptr<decode::DecodeRuntime> decode_;
   std::unique_ptr<rpc::Server> vision_server_;

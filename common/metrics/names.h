@@ -65,6 +65,10 @@ inline constexpr CounterName kGatewayRejectedRequests{
     {"tessera_gateway_rejected_requests_total",
      "Requests refused. reason: queue_full, quota, too_large, draining, deadline, quality.",
      {"reason"}}};
+inline constexpr CounterName kGatewayDegradedRequests{
+    {"tessera_gateway_degraded_requests_total",
+     "Requests whose work was changed to meet their deadline. step: rows, output, redirect.",
+     {"step"}}};
 inline constexpr CounterName kGatewayClientCancellations{
     {"tessera_gateway_client_cancellations_total", "Requests whose client went away.", {"phase"}}};
 

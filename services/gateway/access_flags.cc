@@ -14,7 +14,8 @@ std::vector<flags::Flag> AccessFlags(rpc::AccessOptions& options) {
        "PEM; TLS instead of plain text; read again when it changes"},
       {"tls_key_file", ValueOrEmpty(options.tls.key), "of that certificate, PEM"},
       {"tls_client_ca_file", ValueOrEmpty(options.tls.ca),
-       "PEM; gRPC clients must show a certificate of it"},
+       "PEM; clients of gRPC and HTTP must show a certificate of it; the operations port asks for "
+       "none"},
       {"allow_unauthenticated_network", OnOff(options.allow_unauthenticated_network),
        "on: listen beyond this machine without keys; anyone who gets there asks, reads what all "
        "others uploaded and uses all of the device"},

@@ -1,6 +1,7 @@
 #include "services/gateway/answer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -12,27 +13,20 @@
 namespace tessera::gateway {
 namespace {
 
-// In the place of a picture that nobody could encode, to the model and to the client.
-constexpr char kPictureLeftOut[] = "(a picture that could not be seen)";
+// In front of an answer without a picture that nobody could encode.
 constexpr char kAnswerWithout[] =
     "[A picture could not be looked at; this answer was given without it.] ";
 
-// What vision says of a picture, with the picture's place in the request.
-absl::Status AtPicture(const absl::Status& status, const std::string& field) {
-  absl::Status placed = base::Annotate(status, field);
-  return absl::IsInvalidArgument(placed) ? base::WithField(std::move(placed), field) : placed;
-}
-
-// Why rows cannot be had again in the midst of an answer. The client did nothing wrong, and whole
-// new requests bring the bytes that are gone here.
-absl::Status RowsLost(const absl::Status& status) {
-  if (absl::IsCancelled(status) || absl::IsDeadlineExceeded(status)) return status;
-  return base::WithRetry(
-      base::Error(absl::StatusCode::kUnavailable, "ROWS_MISSING",
-                  absl::StrCat("the answer was put aside for others, and by then the rows of its "
-                               "picture were gone (",
-                               std::string(status.message()), "); ask again")),
-      absl::Seconds(1));
+// The deadline cannot be met, so nobody begins.
+absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forecast& pace) {
+  const absl::Status late = base::Error(
+      absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+      absl::StrCat(
+          "its first tokens would come in about ",
+          absl::FormatDuration(absl::Trunc(wait + pace.first_token, absl::Microseconds(1))), ", ",
+          absl::FormatDuration(absl::Trunc(left, absl::Microseconds(1))),
+          " are left; give the request more time, or ask again later"));
+  return base::WithFact(late, "stage", "decode");
 }
 
 }  // namespace
@@ -46,18 +40,32 @@ void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant
   }
   parsed_ = *std::move(parsed);
   timeline_.OnPictures(parsed_.pictures);
-  stage_ = "encode";
-  ResolveImages();
-}
-
-void Answer::ResolveImages() {
-  const size_t count = parsed_.pictures.size();
+  work_ = EstimateWork(parsed_, parts_.resolver, parts_.context_tokens);
   {
     base::MutexLock lock(mutex_);
-    images_.resize(count);
-    left_out_.assign(count, false);
-    unresolved_ = count;
+    pictures_.Begin(parsed_);
   }
+  asked_at_ = parts_.clock.Now();
+  parts_.admission.Ask(
+      ticket_, {.tenant = tenant, .tokens = work_.tokens(), .deadline = request_.deadline},
+      [self = shared_from_this()](const absl::Status& status) { self->OnTurn(status); });
+  bool ended = false;
+  {
+    base::MutexLock lock(mutex_);
+    ended = ended_;
+  }
+  if (ended) parts_.admission.Release(ticket_);  // it was cancelled before it had asked
+}
+
+void Answer::OnTurn(const absl::Status& status) {
+  if (!status.ok()) return End(status, {});
+  {
+    base::MutexLock lock(mutex_);
+    if (ended_) return;
+  }
+  admitted_ = parts_.clock.Now();
+  stage_ = "encode";
+  const size_t count = parsed_.pictures.size();
   if (count == 0) StartDecode();
   for (size_t i = 0; i < count; ++i) {
     KeepCall(parts_.resolver.Resolve(
@@ -70,76 +78,38 @@ void Answer::ResolveImages() {
 
 void Answer::OnResolved(size_t index, absl::StatusOr<ResolvedImage> image) {
   bool all = false;
+  absl::Status status;
   {
     base::MutexLock lock(mutex_);
-    if (image.ok()) {
-      images_[index] = *std::move(image);
-    } else if (LeaveOut(index, image.status())) {
-      image = ResolvedImage();
-    }
-    all = image.ok() && --unresolved_ == 0 && !ended_;
+    status = pictures_.Resolve(index, std::move(image));
+    all = status.ok() && pictures_.complete() && !ended_;
   }
-  if (!image.ok()) {
-    End(AtPicture(image.status(), parsed_.picture_fields[index]), {});
+  if (!status.ok()) {
+    End(status, {});
     CancelCalls();
     return;
   }
   if (all) StartDecode();
 }
 
-bool Answer::LeaveOut(size_t index, const absl::Status& status) {
-  if (!parsed_.text_only_without_encoder || !absl::IsUnavailable(status)) return false;
-  left_out_[index] = true;
-  degraded_.push_back(
-      absl::StrCat("picture ", index + 1, " was left out: ", std::string(status.message())));
-  return true;
-}
-
-void Answer::WarnOfQuality(v1::DecodeStart& start) {
-  std::vector<bool> warned(static_cast<size_t>(start.messages_size()), false);
-  for (size_t i = 0; i < images_.size(); ++i) {
-    const int turn = parsed_.picture_turns[i];
-    if (left_out_[i]) continue;
-    if (images_[i].ref.quality().verdict() != v1::QUALITY_VERDICT_WARN || warned[turn]) continue;
-    warned[turn] = true;
-    start.mutable_messages(turn)->add_parts()->set_text("\n" + parts_.options.quality_warning);
-  }
-}
-
-v1::DecodeStart Answer::MakeStart() {
-  v1::DecodeStart start = parsed_.start;
-  asked_.clear();
-  for (v1::DecodeMessage& message : *start.mutable_messages()) {
-    for (v1::DecodePart& part : *message.mutable_parts()) {
-      if (!part.has_image()) continue;
-      const uint32_t picture = part.image();
-      if (left_out_[picture]) {
-        part.set_text(kPictureLeftOut);
-        continue;
-      }
-      part.set_image(static_cast<uint32_t>(asked_.size()));
-      asked_.push_back(picture);
-      *start.add_images() = images_[picture].ref;
-    }
-  }
-  WarnOfQuality(start);
-  return start;
-}
-
 void Answer::StartDecode() {
   v1::DecodeStart start;
+  Placement placement{.affinity = parsed_.affinity};
   int ask = 0;
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;
-    start = MakeStart();
+    start = pictures_.MakeStart(parts_.options.quality_warning);
     rows_made_.clear();
     ask = ++asks_;
     if (!std::exchange(decoding_, true)) calls_.clear();
   }
+  if (const absl::Status status = ClimbLadder(start, placement); !status.ok()) {
+    return End(status, {});
+  }
   stage_ = "decode";
   std::shared_ptr<DecodeCall> call =
-      parts_.decode.Generate(start, request_, parsed_.affinity, shared_from_this());
+      parts_.decode.Generate(start, request_, placement, shared_from_this());
   std::vector<uint32_t> made;
   bool cancel = false, resumed = false;
   {
@@ -155,6 +125,37 @@ void Answer::StartDecode() {
   if (cancel) call->Cancel();
 }
 
+absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
+  if (parts_.options.deadline_ladder.empty()) return absl::OkStatus();
+  const absl::Time now = parts_.clock.Now();
+  int64_t prompt = work_.text_tokens;
+  {
+    base::MutexLock lock(mutex_);
+    prompt += pictures_.rows_made();
+  }
+  const std::optional<Pace::Forecast> pace =
+      parts_.pace.Predict(static_cast<uint32_t>(prompt), now);
+  if (!pace) return absl::OkStatus();
+  const DecodeWaits waits = parts_.decode.Waits(placement.affinity);
+  const absl::Duration left = request_.deadline - now;
+  const LadderPlan plan =
+      Climb(parts_.options.deadline_ladder, {.left = left,
+                                             .wait_first = waits.first,
+                                             .wait_least = waits.least,
+                                             .first_token = pace->first_token,
+                                             .per_token = pace->per_token,
+                                             .max_tokens = work_.max_tokens,
+                                             .min_tokens = parts_.options.min_output_tokens});
+  if (plan.refuse) return TooLate(left, plan.redirect ? waits.least : waits.first, *pace);
+  shortened_to_ = plan.max_tokens < work_.max_tokens ? plan.max_tokens : 0;
+  if (shortened_to_ > 0) start.mutable_options()->set_max_tokens(shortened_to_);
+  if (plan.redirect) {
+    placement.patience = std::max(absl::ZeroDuration(),
+                                  left - pace->first_token - plan.max_tokens * pace->per_token);
+  }
+  return absl::OkStatus();
+}
+
 // Also in the midst of an answer: decode computes again what it gave up for others. Then vision has
 // the record still, in memory or in the store, or nobody has.
 void Answer::OnNeedRows(const v1::NeedRows& need) {
@@ -162,11 +163,9 @@ void Answer::OnNeedRows(const v1::NeedRows& need) {
   std::vector<uint32_t> pictures;
   {
     base::MutexLock lock(mutex_);
-    pictures = asked_;
+    pictures = pictures_.Needed(need);
   }
-  for (uint32_t asked : need.images()) {
-    if (asked >= pictures.size()) continue;
-    const uint32_t picture = pictures[asked];
+  for (const uint32_t picture : pictures) {
     KeepCall(parts_.resolver.Encode(
         parsed_.pictures[picture], request_,
         [self = shared_from_this(), picture, late](absl::StatusOr<ResolvedImage> image) {
@@ -178,32 +177,28 @@ void Answer::OnNeedRows(const v1::NeedRows& need) {
 // Decode may have been asked anew meanwhile: its number of the picture is looked up now.
 void Answer::OnRowsMade(uint32_t picture, bool late, absl::StatusOr<ResolvedImage> image) {
   std::shared_ptr<DecodeCall> call;
-  uint32_t asked = 0;
-  bool failed = false;
+  uint32_t number = 0;
+  absl::Status status;
   {
     base::MutexLock lock(mutex_);
-    const auto place = std::find(asked_.begin(), asked_.end(), picture);
-    if (place == asked_.end() || again_) return;
-    asked = static_cast<uint32_t>(place - asked_.begin());
+    const std::optional<uint32_t> asked = pictures_.NumberOf(picture);
+    if (!asked || again_) return;
+    number = *asked;
     call = decode_call_;
-    if (image.ok() && late) {
-      images_[picture].rows = std::move(image->rows);  // what the picture cost is known
-    } else if (image.ok()) {
-      images_[picture] = *std::move(image);
-    } else if (!late && LeaveOut(picture, image.status())) {
-      failed = again_ = true;
-    } else {
-      failed = true;
-      const absl::Status status = late ? RowsLost(image.status()) : image.status();
-      if (failure_.ok()) failure_ = AtPicture(status, parsed_.picture_fields[picture]);
+    bool anew = false;
+    status = pictures_.ResolveAgain(picture, late, std::move(image), anew);
+    if (anew) {
+      again_ = true;
+    } else if (!status.ok() && failure_.ok()) {
+      failure_ = status;
     }
-    if (!call && !failed) rows_made_.push_back(asked);
+    if (!call && status.ok()) rows_made_.push_back(number);
   }
   if (!call) return;
-  if (failed) {
-    call->Cancel();
+  if (status.ok()) {
+    call->RowsReady({number});
   } else {
-    call->RowsReady({asked});
+    call->Cancel();
   }
 }
 
@@ -213,6 +208,7 @@ bool Answer::OnPiece(v1::TextPiece piece) {
   if (first_piece_ == absl::InfinitePast()) {
     first_piece_ = now;
     stage_ = "generation";
+    parts_.admission.Began(ticket_);
     SayWhatIsLeftOut(piece);
     // Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
     for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
@@ -224,7 +220,7 @@ bool Answer::OnPiece(v1::TextPiece piece) {
 // In front of the first piece, where a picture was left out.
 void Answer::SayWhatIsLeftOut(v1::TextPiece& piece) {
   base::MutexLock lock(mutex_);
-  if (degraded_.empty()) return;
+  if (pictures_.losses().empty()) return;
   piece.set_text(absl::StrCat(kAnswerWithout, piece.text()));
 }
 
@@ -259,47 +255,55 @@ void Answer::GiveUpSlowClient() {
 }
 
 void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
-  std::vector<ResolvedImage> images;
-  std::vector<std::string> degraded;
-  v1::DecodeEnd told = end;
   absl::Status failure;
   bool again = false;
   {
     base::MutexLock lock(mutex_);
-    images = images_;
     failure = failure_;
-    degraded = degraded_;
     decode_call_ = nullptr;
     again = std::exchange(again_, false) && failure.ok() && !cancelled_;
-    told.clear_images();
-    for (size_t i = 0; i < images.size(); ++i) told.add_images();
-    for (int i = 0; i < end.images_size() && i < static_cast<int>(asked_.size()); ++i) {
-      *told.mutable_images(static_cast<int>(asked_[i])) = end.images(i);
-    }
   }
   if (again) return StartDecode();
-  if (!status.ok()) {
-    End(failure.ok() ? status : failure, {});
-    CancelCalls();
-    return;
+  if (status.ok()) {
+    parts_.pace.Observe(end, parts_.clock.Now());
+    return End(status, Respond(end));
   }
+  // Decode knows that it is full, not how soon it will be less so.
+  const bool full = failure.ok() && base::ReasonOf(status) == "QUEUE_FULL";
+  if (full) failure = base::WithRetry(status, parts_.admission.RetryAfter());
+  End(failure.ok() ? status : failure, {});
+  CancelCalls();
+}
+
+v1::GenerateResponse Answer::Respond(const v1::DecodeEnd& end) {
   const absl::Time now = parts_.clock.Now();
   GatewayTimes times;
+  times.queue = absl::ToDoubleSeconds(admitted_ - asked_at_);
   times.total = absl::ToDoubleSeconds(now - arrival_);
   times.first_token = first_piece_ == absl::InfinitePast()
                           ? times.total
                           : absl::ToDoubleSeconds(first_piece_ - arrival_);
-  v1::GenerateResponse response = MakeResponse(told, images, times, by_);
-  for (std::string& what : degraded) response.mutable_receipt()->add_degraded(std::move(what));
-  End(absl::OkStatus(), response);
+  base::MutexLock lock(mutex_);
+  v1::GenerateResponse response =
+      MakeResponse(pictures_.InOrder(end), pictures_.images(), times, by_);
+  v1::Receipt& receipt = *response.mutable_receipt();
+  for (const std::string& loss : pictures_.losses()) receipt.add_degraded(loss);
+  if (shortened_to_ > 0 && end.finish_reason() == v1::FINISH_REASON_LENGTH) {
+    parts_.metrics.OnDegraded(LadderStep::kOutput);
+    receipt.add_degraded(absl::StrCat("output: ended after ", shortened_to_, " tokens instead of ",
+                                      work_.max_tokens, " for its deadline"));
+  }
+  if (by_.redirected) {
+    parts_.metrics.OnDegraded(LadderStep::kRedirect);
+    receipt.add_degraded(absl::StrCat("redirect: ", by_.reason));
+  }
+  return response;
 }
 
 void Answer::LetGoOfRows() {
   std::vector<std::shared_ptr<const void>> rows;  // they go without the lock
   base::MutexLock lock(mutex_);
-  for (ResolvedImage& image : images_) {
-    if (image.rows) rows.push_back(std::move(image.rows));
-  }
+  rows = pictures_.TakeRows();
 }
 
 void Answer::KeepCall(std::shared_ptr<Call> call) {
@@ -353,13 +357,13 @@ void Answer::End(const absl::Status& status, const v1::GenerateResponse& respons
     base::MutexLock lock(mutex_);
     if (ended_) return;
     ended_ = true;
-    for (const ResolvedImage& image : images_) {
-      computed = computed || image.cache == v1::CACHE_TIER_COMPUTED;
-    }
+    computed = pictures_.computed();
   }
   LetGoOfRows();
+  parts_.admission.Release(ticket_);
   timeline_.OnEnd(parts_.clock.Now(), status, stage_.load(), response, computed);
-  sink_.OnEnd(absl::IsDeadlineExceeded(status) ? Late(status) : status, response);
+  const bool late = absl::IsDeadlineExceeded(status) && base::ReasonOf(status) != "DEADLINE";
+  sink_.OnEnd(late ? Late(status) : status, response);
 }
 
 }  // namespace tessera::gateway

@@ -9,12 +9,15 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/request.h"
+#include "services/gateway/admission.h"
+#include "services/gateway/answer_pictures.h"
 #include "services/gateway/decode_client.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
-#include "services/gateway/receipts.h"
+#include "services/gateway/pace.h"
 #include "services/gateway/validate.h"
+#include "services/gateway/work_estimate.h"
 #include "tessera/v1/gateway.pb.h"
 
 namespace tessera::gateway {
@@ -32,8 +35,8 @@ class AnswerSink {
   virtual void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) = 0;
 };
 
-// One request on its way: pictures to refs, then decode, then pieces to the sink. Any thread; keeps
-// itself alive until the sink has had its end.
+// One request on its way: its turn, pictures to refs, then decode, then pieces to the sink. Any
+// thread; keeps itself alive until the sink has had its end.
 class Answer final : public DecodeEvents, public std::enable_shared_from_this<Answer> {
  public:
   struct Parts {
@@ -42,6 +45,9 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
     DecodeClient& decode;
     base::Clock& clock;
     const GatewayMetrics& metrics;
+    Admission& admission;
+    Pace& pace;
+    uint32_t context_tokens = 0;  // of the model; 0: not known
   };
   // `sink` lives until its OnEnd has returned. `arrival`: when the request came.
   Answer(const Parts& parts, rpc::RequestContext request, absl::Time arrival, AnswerSink& sink,
@@ -50,6 +56,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
         request_(std::move(request)),
         arrival_(arrival),
         sink_(sink),
+        ticket_(parts.admission.NewTicket()),
         timeline_(parts.metrics, kind, request_, arrival) {}
 
   // Called once.
@@ -64,26 +71,21 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   // How long a sink that is full from `now` on may stay so.
   absl::Time SinkDeadline(absl::Time now) const;
 
-  void OnRouted(const std::string& replica, const std::string& reason) override {
-    by_ = {replica, reason};
-  }
+  void OnRouted(const Routed& routed) override { by_ = routed; }
   void OnAccepted(const v1::Accepted& accepted) override {}
   void OnNeedRows(const v1::NeedRows& need) override;
   bool OnPiece(v1::TextPiece piece) override;
   void OnDone(const absl::Status& status, const v1::DecodeEnd& end) override;
 
  private:
-  void ResolveImages();
+  // It is let in, or is not.
+  void OnTurn(const absl::Status& status);
   void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
   // `late`: the answer had begun, so the picture's bytes are gone.
   void OnRowsMade(uint32_t picture, bool late, absl::StatusOr<ResolvedImage> image);
   void StartDecode();
-  // What decode is asked: with the pictures that are not left out, and warnings behind bad ones.
-  v1::DecodeStart MakeStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WarnOfQuality(v1::DecodeStart& start) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The client would rather be answered without a picture that nobody can encode now. False: it is
-  // no such loss, or no such client.
-  bool LeaveOut(size_t index, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Changes what decode is asked, or where, for the deadline's sake; not OK: it cannot be met.
+  absl::Status ClimbLadder(v1::DecodeStart& start, Placement& placement);
   void SayWhatIsLeftOut(v1::TextPiece& piece);
   // Decode has read the pictures' rows, or never will. Allocates nothing when none are kept.
   void LetGoOfRows();
@@ -92,6 +94,7 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   // The error of a deadline: one stage in message and facts, decode's where the end came from
   // there.
   absl::Status Late(const absl::Status& status) const;
+  v1::GenerateResponse Respond(const v1::DecodeEnd& end);
   // The first end wins; later ones are ignored.
   void End(const absl::Status& status, const v1::GenerateResponse& response);
 
@@ -99,18 +102,16 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   const rpc::RequestContext request_;
   const absl::Time arrival_;
   AnswerSink& sink_;
+  const Admission::Ticket ticket_;
   RequestTimeline timeline_;
-  ParsedRequest parsed_;                         // written before pictures are resolved
+  ParsedRequest parsed_;  // written before its turn, as the next
+  WorkEstimate work_;
   std::atomic<const char*> stage_{"admission"};  // reached so far, for the error of a deadline
 
   base::Mutex mutex_;
-  std::vector<ResolvedImage> images_ ABSL_GUARDED_BY(mutex_);
-  std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);   // of the pictures
-  std::vector<uint32_t> asked_ ABSL_GUARDED_BY(mutex_);  // pictures of decode, by its numbers
-  std::vector<std::string> degraded_ ABSL_GUARDED_BY(mutex_);
+  AnswerPictures pictures_ ABSL_GUARDED_BY(mutex_);
   bool again_ ABSL_GUARDED_BY(mutex_) = false;  // decode was cancelled to be asked anew
   int asks_ ABSL_GUARDED_BY(mutex_) = 0;        // of decode, so far
-  size_t unresolved_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
   // Rows made before decode_call_ was known here.
@@ -120,8 +121,10 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool decoding_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time asked_at_, admitted_;                 // for its turn
+  uint32_t shortened_to_ = 0;                      // tokens, by StartDecode; 0: it was not
   absl::Time first_piece_ = absl::InfinitePast();  // by decode's events only, as is by_
-  AnsweredBy by_;
+  Routed by_;
 };
 
 }  // namespace tessera::gateway

@@ -7,6 +7,22 @@ using flags::OnOff;
 using flags::Value;
 using flags::ValueOrEmpty;
 
+namespace {
+
+flags::FlagValue Ladder(std::vector<LadderStep>& target) {
+  return {.type = "STEP,...",
+          .text = LadderText(target),
+          .empty_ok = true,
+          .set = [&target](const std::string& text) {
+            absl::StatusOr<std::vector<LadderStep>> steps = ParseLadder(text);
+            if (!steps.ok()) return steps.status();
+            target = *std::move(steps);
+            return absl::OkStatus();
+          }};
+}
+
+}  // namespace
+
 std::vector<flags::Flag> GatewayFlags(GatewayOptions& gateway) {
   return {
       {"quality_warning", ValueOrEmpty(gateway.quality_warning),
@@ -15,7 +31,14 @@ std::vector<flags::Flag> GatewayFlags(GatewayOptions& gateway) {
       {"max_message_bytes", Bytes(gateway.max_message_bytes), "of one request"},
       {"max_upload_bytes", Bytes(gateway.max_upload_bytes), "of all uploads under way"},
       {"max_images", Value(gateway.max_images), "of one request"},
-      {"max_requests", Value(gateway.max_requests), "in flight"},
+      {"max_requests", Value(gateway.max_requests), "under way"},
+      {"max_queued", Value(gateway.max_queued), "of these, waiting for room in decode"},
+      {"tenant_share", Value(gateway.tenant_share),
+       "of both, that one tenant may have where keys are asked for"},
+      {"deadline_ladder", Ladder(gateway.deadline_ladder),
+       "what is changed of a request that would miss its deadline, in this order; empty: nothing"},
+      {"min_output_tokens", Value(gateway.min_output_tokens),
+       "an answer is not made shorter than this for its deadline"},
       {"ahead_prefill", OnOff(gateway.ahead_prefill),
        "on: what is uploaded with a session is read ahead of its questions"},
       {"deadline_cap", Value(gateway.deadline_cap), "a longer deadline becomes this"},

@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/request.h"
+#include "services/gateway/deadline_ladder.h"
 #include "services/gateway/vision_client.h"
 #include "tessera/v1/gateway.pb.h"
 
@@ -41,6 +42,11 @@ class GatewayMetrics {
   // A request has ended, or was refused at the door. `stage`: where it stood, of "admission",
   // "encode", "decode", "generation", "upload".
   void OnEnd(const EndedRequest& ended, const absl::Status& status, absl::string_view stage) const;
+  // The work of a request was changed to meet its deadline.
+  void OnDegraded(LadderStep step) const {
+    const auto counter = static_cast<size_t>(step);
+    if (counter < degraded_.size()) degraded_[counter].Increment();
+  }
   // Requests under way.
   void SetInflight(int64_t requests) const { inflight_.Set(static_cast<double>(requests)); }
 
@@ -69,6 +75,7 @@ class GatewayMetrics {
   const metrics::Histogram inter_token_, per_token_;
   const metrics::Histogram prompt_tokens_, image_tokens_, output_tokens_, images_, image_bytes_;
   const metrics::Counter queue_full_, quota_, too_large_, draining_, deadline_, low_quality_;
+  const std::array<metrics::Counter, 3> degraded_;  // by LadderStep
   const metrics::Counter left_admission_, left_encode_, left_decode_, left_generation_,
       left_upload_;
 };

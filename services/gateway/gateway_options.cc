@@ -25,6 +25,11 @@ absl::Status GatewayOptions::Validate() const {
   }
   if (max_images < 1) return bad("max_images", "must be at least 1");
   if (max_requests < 1) return bad("max_requests", "must be at least 1");
+  if (max_queued < 1) return bad("max_queued", "must be at least 1");
+  if (!(tenant_share > 0 && tenant_share <= 1)) {
+    return bad("tenant_share", "must be above 0 and at most 1");
+  }
+  if (min_output_tokens < 1) return bad("min_output_tokens", "must be at least 1");
   if (deadline_cap <= absl::ZeroDuration()) return bad("deadline_cap", "must be above 0");
   if (known_images == 0) return bad("known_images", "must be at least 1");
   if (sink_bytes < 1024) return bad("sink_bytes", "must be at least 1 KiB");
@@ -38,6 +43,15 @@ absl::Status GatewayOptions::Validate() const {
   }
   if (handle_key.size() < 16) return bad("image_handle_key_file", "needs at least 16 bytes");
   return absl::OkStatus();
+}
+
+AdmissionLimits GatewayOptions::admission_limits() const {
+  const bool refuses = std::find(deadline_ladder.begin(), deadline_ladder.end(),
+                                 LadderStep::kRefuse) != deadline_ladder.end();
+  return {.max_requests = max_requests,
+          .max_queued = max_queued,
+          .tenant_share = api_keys == nullptr ? 1 : tenant_share,
+          .refuse_late = refuses};
 }
 
 }  // namespace tessera::gateway

@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "services/gateway/admission_queue.h"
+#include "services/gateway/deadline_ladder.h"
 
 namespace tessera::rpc {
 class ApiKeys;
@@ -19,7 +22,13 @@ struct GatewayOptions {
   size_t max_message_bytes = 32u << 20;  // of one request
   size_t max_upload_bytes = 256u << 20;  // of all uploads under way; beyond it RESOURCE_EXHAUSTED
   int max_images = 16;                   // of one request
-  int max_requests = 256;                // in flight; beyond it RESOURCE_EXHAUSTED
+  int max_requests = 256;                // under way; beyond it RESOURCE_EXHAUSTED
+  int max_queued = 128;                  // of these, waiting for room in decode; likewise
+  double tenant_share = 0.5;  // of both, that one tenant may have where keys are asked for
+  // What is changed of a request that would miss its deadline, in this order; empty: nothing.
+  std::vector<LadderStep> deadline_ladder = {LadderStep::kRows, LadderStep::kOutput,
+                                             LadderStep::kRedirect, LadderStep::kRefuse};
+  uint32_t min_output_tokens = 16;  // an answer is not made shorter than this for its deadline
   absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
   absl::Duration peer_timeout = absl::Seconds(10);   // to find vision and decode at the start
   size_t known_images = 65536;                       // refs remembered
@@ -37,6 +46,7 @@ struct GatewayOptions {
       "(The picture is of low quality; say so if it makes the answer uncertain.)";
 
   absl::Status Validate() const;  // INVALID_ARGUMENT names the flag
+  AdmissionLimits admission_limits() const;
 };
 
 }  // namespace tessera::gateway

@@ -52,7 +52,7 @@ auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Ti
             const Ask& ask) -> decltype(ask(connect(""), kOneAsk)) {
   decltype(ask(connect(""), kOneAsk)) info = absl::UnavailableError("it has no address");
   do {
-    for (const ReplicaSet::State& state : replicas.States()) {
+    for (const ReplicaState& state : replicas.States()) {
       info = ask(connect(state.view.name), kOneAsk);
       if (info.ok()) break;
     }
@@ -92,6 +92,19 @@ std::shared_ptr<Replica> MakeDecode(const std::string& name,
   replica->decode = MakeGrpcDecodeClient(channel, clock);
   if (watched) WatchOver(channel, &WatchDecodeLoad, *replica);
   return replica;
+}
+
+// Of those that take new requests.
+DecodeRoom RoomOf(const std::vector<ReplicaState>& states) {
+  DecodeRoom room;
+  for (const ReplicaState& state : states) {
+    room.ended += state.load.requests_ended;
+    if (!state.view.up || state.view.draining) continue;
+    ++room.replicas;
+    room.free_tokens += state.load.free_tokens;
+    room.waiting += state.load.waiting;
+  }
+  return room;
 }
 
 ReplicaSetOptions InProcess(const char* service) {
@@ -135,19 +148,24 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
   RETURN_IF_ERROR(options.Validate());
   const auto resolve = peers.watched ? rpc::ResolveAddress : ResolveNothing;
   auto runtime = std::unique_ptr<GatewayRuntime>(new GatewayRuntime(options, clock, metrics));
+  Admission& admission = runtime->admission_;
   runtime->vision_replicas_ = std::make_unique<ReplicaSet>(
       peers.vision,
       ReplicaHooks{
           resolve,
           [connect = peers.connect_vision, watched = peers.watched, &clock](
-              const std::string& name) { return MakeVision(name, connect(name), watched, clock); }},
+              const std::string& name) { return MakeVision(name, connect(name), watched, clock); },
+          nullptr},
       clock);
   runtime->decode_replicas_ = std::make_unique<ReplicaSet>(
       peers.decode,
       ReplicaHooks{
           resolve,
           [connect = peers.connect_decode, watched = peers.watched, &clock](
-              const std::string& name) { return MakeDecode(name, connect(name), watched, clock); }},
+              const std::string& name) { return MakeDecode(name, connect(name), watched, clock); },
+          [&admission](const std::vector<ReplicaState>& states) {
+            admission.Report(RoomOf(states));
+          }},
       clock);
   RETURN_IF_ERROR(runtime->Meet(peers));
   return runtime;
@@ -175,13 +193,15 @@ absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   info.set_decode_device(read->device());
   vision_ = MakeRoutedVisionClient(*vision_replicas_);
   decode_ = MakeRoutedDecodeClient(*decode_replicas_);
-  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, seen->vision_fingerprint());
-  service_ = std::make_unique<GatewayService>(answer_parts(), limit_, info);
+  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, seen->vision_fingerprint(),
+                                              seen->rows_per_image());
+  admission_.SetTotal(static_cast<int64_t>(read->kv_cache_tokens()));
+  service_ = std::make_unique<GatewayService>(answer_parts(), info);
   return absl::OkStatus();
 }
 
 void GatewayRuntime::Drain(absl::Duration timeout) {
-  limit_.Drain(clock_, clock_.Now() + timeout);
+  admission_.Drain(clock_.Now() + timeout);
   service_->StopAhead();
 }
 

@@ -46,9 +46,9 @@ class GatewayRuntime {
   // What another front, such as HTTP, makes its answers with; all of it lives as long as the
   // runtime.
   Answer::Parts answer_parts() {
-    return Answer::Parts{options_, *resolver_, *decode_, clock_, metrics_};
+    return Answer::Parts{options_, *resolver_, *decode_, clock_,
+                         metrics_, admission_, pace_,    model_info_.context_tokens()};
   }
-  InflightLimit& limit() { return limit_; }
 
   // Lives as long as the runtime; "tessera.v1.GatewayService".
   grpc::Service* service() { return service_.get(); }
@@ -58,9 +58,10 @@ class GatewayRuntime {
   void Drain(absl::Duration timeout);
 
   // Requests under way, uploads too.
-  int inflight() { return limit_.inflight(); }
-  std::vector<ReplicaSet::State> vision_replicas() { return vision_replicas_->States(); }
-  std::vector<ReplicaSet::State> decode_replicas() { return decode_replicas_->States(); }
+  int inflight() { return admission_.inflight(); }
+  Admission::Stats admission() { return admission_.stats(); }
+  std::vector<ReplicaState> vision_replicas() { return vision_replicas_->States(); }
+  std::vector<ReplicaState> decode_replicas() { return decode_replicas_->States(); }
   // Brings gauges up to date.
   void UpdateMetrics() { metrics_.SetInflight(inflight()); }
 
@@ -70,7 +71,7 @@ class GatewayRuntime {
         clock_(clock),
         metrics_(metrics, options.spans),
         known_(options.known_images),
-        limit_(options.max_requests) {}
+        admission_(options.admission_limits(), clock) {}
 
   absl::Status Meet(const GatewayPeers& peers);
 
@@ -78,7 +79,8 @@ class GatewayRuntime {
   base::Clock& clock_;
   const GatewayMetrics metrics_;
   KnownImages known_;
-  InflightLimit limit_;
+  Admission admission_;
+  Pace pace_;
   v1::GetModelInfoResponse model_info_;
   std::unique_ptr<ImageResolver> resolver_;  // before the clients, whose last calls still use it
   std::unique_ptr<VisionClient> vision_;

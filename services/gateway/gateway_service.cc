@@ -15,8 +15,8 @@ namespace {
 // One answer in one message.
 class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
  public:
-  UnaryAnswer(InflightLimit& limit, v1::GenerateResponse& response)
-      : limit_(limit), response_(response) {}
+  UnaryAnswer(Admission::Place place, v1::GenerateResponse& response)
+      : place_(std::move(place)), response_(response) {}
 
   void Run(std::shared_ptr<Answer> answer, const v1::GenerateRequest& request,
            const std::string& tenant) {
@@ -39,7 +39,7 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
       base::MutexLock lock(mutex_);
       answer_ = nullptr;
     }
-    limit_.Leave();
+    place_.Reset();
     Finish(rpc::ToGrpc(status));
   }
   void OnCancel() override {
@@ -53,7 +53,7 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
   void OnDone() override { delete this; }
 
  private:
-  InflightLimit& limit_;
+  Admission::Place place_;
   v1::GenerateResponse& response_;
   v1::TextPiece answered_;
   base::Mutex mutex_;
@@ -96,10 +96,11 @@ absl::StatusOr<std::string> GatewayService::Authenticate(const grpc::CallbackSer
   return tenant;
 }
 
-absl::Status GatewayService::Enter(const EndedRequest& call) {
-  const absl::Status entered = limit_.Enter();
-  if (!entered.ok()) parts_.metrics.OnEnd(call, entered, "admission");
-  return entered;
+absl::StatusOr<Admission::Place> GatewayService::Enter(const std::string& tenant,
+                                                       const EndedRequest& call) const {
+  absl::StatusOr<Admission::Place> place = parts_.admission.Enter(tenant);
+  if (!place.ok()) parts_.metrics.OnEnd(call, place.status(), "admission");
+  return place;
 }
 
 grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* context,
@@ -110,10 +111,9 @@ grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* 
   const absl::StatusOr<std::string> tenant =
       Authenticate(*context, {RequestKind::kGenerate, call, now, now});
   if (!tenant.ok()) return Refused(*context, tenant.status());
-  if (const absl::Status entered = Enter({RequestKind::kGenerate, call, now, now}); !entered.ok()) {
-    return Refused(*context, entered);
-  }
-  auto* reactor = new UnaryAnswer(limit_, *response);
+  absl::StatusOr<Admission::Place> place = Enter(*tenant, {RequestKind::kGenerate, call, now, now});
+  if (!place.ok()) return Refused(*context, place.status());
+  auto* reactor = new UnaryAnswer(*std::move(place), *response);
   reactor->Run(std::make_shared<Answer>(parts_, call, now, *reactor), *request, *tenant);
   return reactor;
 }
@@ -125,12 +125,11 @@ grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::GenerateSt
   const absl::StatusOr<std::string> tenant =
       Authenticate(*context, {RequestKind::kGenerateStream, call, now, now});
   if (!tenant.ok()) return new RefusedStream(tenant.status());
-  if (const absl::Status entered = Enter({RequestKind::kGenerateStream, call, now, now});
-      !entered.ok()) {
-    return new RefusedStream(entered);
-  }
-  return StreamReactor::Start({parts_.options, limit_, timers_, parts_.clock}, parts_, call, now,
-                              request->request(), *tenant);
+  absl::StatusOr<Admission::Place> place =
+      Enter(*tenant, {RequestKind::kGenerateStream, call, now, now});
+  if (!place.ok()) return new RefusedStream(place.status());
+  return StreamReactor::Start({parts_.options, timers_, parts_.clock}, parts_,
+                              {call, now, *tenant, *std::move(place)}, request->request());
 }
 
 grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
@@ -140,12 +139,11 @@ grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
   const absl::StatusOr<std::string> tenant =
       Authenticate(*context, {RequestKind::kUpload, call, now, now});
   if (!tenant.ok()) return new RefusedUpload(tenant.status());
-  if (const absl::Status entered = Enter({RequestKind::kUpload, call, now, now}); !entered.ok()) {
-    return new RefusedUpload(entered);
-  }
-  return new UploadReactor({parts_.options, parts_.resolver, parts_.clock, parts_.metrics, uploads_,
-                            limit_, tracker_, ahead_},
-                           call, now, *tenant, *response);
+  absl::StatusOr<Admission::Place> place = Enter(*tenant, {RequestKind::kUpload, call, now, now});
+  if (!place.ok()) return new RefusedUpload(place.status());
+  return UploadReactor::Start({parts_.options, parts_.resolver, parts_.clock, parts_.metrics,
+                               uploads_, timers_, tracker_, ahead_},
+                              {call, now, *tenant, *std::move(place)}, *response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,

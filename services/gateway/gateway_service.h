@@ -7,7 +7,6 @@
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/answer.h"
 #include "services/gateway/call_tracker.h"
-#include "services/gateway/inflight_limit.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -16,10 +15,8 @@ namespace tessera::gateway {
 // tessera.v1.GatewayService: translates between protos and Answer, nothing else. Callback API.
 class GatewayService final : public v1::GatewayService::CallbackService {
  public:
-  GatewayService(const Answer::Parts& parts, InflightLimit& limit,
-                 v1::GetModelInfoResponse model_info)
+  GatewayService(const Answer::Parts& parts, v1::GetModelInfoResponse model_info)
       : parts_(parts),
-        limit_(limit),
         model_info_(std::move(model_info)),
         uploads_(parts.options.max_upload_bytes),
         timers_(parts.clock),
@@ -46,10 +43,9 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   absl::StatusOr<std::string> Authenticate(const grpc::CallbackServerContext& context,
                                            const EndedRequest& call) const;
   // A place for it among the requests under way, likewise.
-  absl::Status Enter(const EndedRequest& call);
+  absl::StatusOr<Admission::Place> Enter(const std::string& tenant, const EndedRequest& call) const;
 
   const Answer::Parts parts_;
-  InflightLimit& limit_;
   const v1::GetModelInfoResponse model_info_;
   UploadBudget uploads_;
   base::Timers timers_;

@@ -202,7 +202,7 @@ class GrpcDecodeClient final : public DecodeClient {
       : stub_(v1::DecodeService::NewStub(channel)), clock_(clock) {}
 
   std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
-                                       const rpc::RequestContext& request, const std::string&,
+                                       const rpc::RequestContext& request, const Placement&,
                                        std::shared_ptr<DecodeEvents> events) override {
     auto call = std::make_shared<GenerateCall>(tracker_, std::move(events));
     call->Start(*stub_, start, request, clock_.Now());

@@ -1,5 +1,6 @@
 #include "services/gateway/image_resolver.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::gateway {
@@ -48,15 +49,29 @@ std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
                           image.rows = std::move(encoded->rows);
                           image.replica = std::move(encoded->replica);
                           image.replica_reason = std::move(encoded->replica_reason);
-                          TakeFingerprint(image.ref.vision_fingerprint());
+                          Learn(image.ref);
                           known_.Remember(tenant, digest, image.ref);
                           done(std::move(image));
                         });
 }
 
-void ImageResolver::TakeFingerprint(const std::string& fingerprint) {
+void ImageResolver::Learn(const v1::ImageRef& ref) {
   base::MutexLock lock(mutex_);
-  if (fingerprint_ != fingerprint) fingerprint_ = fingerprint;
+  if (fingerprint_ != ref.vision_fingerprint()) fingerprint_ = ref.vision_fingerprint();
+  most_rows_ = std::max(most_rows_, ref.rows());
+}
+
+uint32_t ImageResolver::ExpectedRows(const Picture& picture) {
+  if (rows_ > 0) return rows_;
+  std::string fingerprint;
+  uint32_t most = 0;
+  {
+    base::MutexLock lock(mutex_);
+    fingerprint = fingerprint_;
+    most = most_rows_;
+  }
+  const auto known = known_.Find(picture.tenant, picture.digest, fingerprint);
+  return known && known->ok() ? (*known)->rows() : most;
 }
 
 void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContext& request,

@@ -27,8 +27,10 @@ class ImageResolver {
  public:
   // `fingerprint`: of the vision service whose refs are valid, until vision is heard to have
   // another. All outlive the resolver.
-  ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint)
-      : vision_(vision), known_(known), fingerprint_(std::move(fingerprint)) {}
+  // `rows`: of every picture; 0 where they differ.
+  ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint,
+                uint32_t rows = 0)
+      : vision_(vision), known_(known), rows_(rows), fingerprint_(std::move(fingerprint)) {}
 
   using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
   // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
@@ -40,6 +42,10 @@ class ImageResolver {
   // Asks vision though the ref is known: its record is gone.
   std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
                                Done done);
+
+  // Rows that a picture will have: as vision planned it where it is known, else as many as the
+  // largest so far; 0 before anything is known. For estimates.
+  uint32_t ExpectedRows(const Picture& picture);
 
   // Encodes ahead of any question. Resolve of the same picture waits for it; a refusal is
   // remembered for the questions that come. `unasked`, where given, learns what became of the
@@ -54,12 +60,14 @@ class ImageResolver {
     Done unasked;
   };
 
-  void TakeFingerprint(const std::string& fingerprint);
+  void Learn(const v1::ImageRef& ref);
   void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
 
   VisionClient& vision_;
   KnownImages& known_;
+  const uint32_t rows_;
   base::Mutex mutex_;
+  uint32_t most_rows_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string fingerprint_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Key, Ahead> ahead_ ABSL_GUARDED_BY(mutex_);
 };

@@ -27,12 +27,14 @@
 #include "common/rpc/access.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/resolve.h"
 #include "common/rpc/server.h"
 #include "common/rpc/span_exporter.h"
 #include "services/gateway/access_flags.h"
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_runtime.h"
 #include "services/gateway/http/http_done.h"
+#include "services/gateway/http/http_flags.h"
 #include "services/gateway/http/http_server.h"
 
 namespace tessera::gateway {
@@ -43,7 +45,7 @@ constexpr char kVersion[] = "0.1.0";
 
 struct ProcessOptions {
   std::string grpc_address = "127.0.0.1:9000";
-  std::string http_address = "127.0.0.1:8000";
+  http::HttpOptions http;
   std::string ops_address = "127.0.0.1:9464";
   std::string vision_addresses = "127.0.0.1:9100";
   std::string decode_addresses = "127.0.0.1:9200";
@@ -66,7 +68,6 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
   options.gateway.model_name = "tessera";
   command.Add(
       {{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
-       {"http_address", ValueOrEmpty(options.http_address), "of the OpenAI API; empty: none"},
        {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
        {"vision_addresses", Value(options.vision_addresses),
         "host:port,...; every address of a name is a replica"},
@@ -90,6 +91,7 @@ void AddFlags(flags::Command& command, ProcessOptions& options) {
        {"peer_tls_server_name", flags::ValueOrEmpty(options.peer_files.server_name),
         "in their certificates [the address]"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
+  command.Add(http::HttpFlags(options.http));
   command.Add(AccessFlags(options.access));
   command.Add(
       flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
@@ -103,9 +105,9 @@ absl::StatusOr<std::string> HandleKey(const std::string& file) {
   return key;
 }
 
-base::Json ReplicasJson(const std::vector<ReplicaSet::State>& states) {
+base::Json ReplicasJson(const std::vector<ReplicaState>& states) {
   base::Json json = base::Json::object();
-  for (const ReplicaSet::State& state : states) {
+  for (const ReplicaState& state : states) {
     json[state.view.name] = {{"up", state.view.up},
                              {"draining", state.view.draining},
                              {"full", state.view.full},
@@ -114,14 +116,18 @@ base::Json ReplicasJson(const std::vector<ReplicaSet::State>& states) {
   return json;
 }
 
-bool AnyUp(const std::vector<ReplicaSet::State>& states) {
-  for (const ReplicaSet::State& state : states) {
+base::Json AdmissionJson(const Admission::Stats& stats) {
+  return {{"queued_requests", stats.queued},
+          {"tokens_admitted", stats.tokens_admitted},
+          {"tokens_free", stats.tokens_free}};
+}
+
+bool AnyUp(const std::vector<ReplicaState>& states) {
+  for (const ReplicaState& state : states) {
     if (state.view.up && !state.view.draining) return true;
   }
   return false;
 }
-
-absl::Status Draining() { return absl::UnavailableError("this server is shutting down"); }
 
 // In the order of birth; what is below uses what is above.
 struct Process {
@@ -162,6 +168,7 @@ absl::Status Process::Listen(const std::string& address) {
                        if (!state.loaded()) return {{"loaded", false}};
                        return {{"loaded", true},
                                {"inflight_requests", runtime->inflight()},
+                               {"admission", AdmissionJson(runtime->admission())},
                                {"vision", ReplicasJson(runtime->vision_replicas())},
                                {"decode", ReplicasJson(runtime->decode_replicas())}};
                      }}};
@@ -209,21 +216,16 @@ absl::Status Process::Serve(const ProcessOptions& options) {
       .tls = options.access.tls};
   ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
                                               {"tessera.v1.GatewayService"}));
-  if (!options.http_address.empty()) {
-    http::HttpOptions http_options;
-    http_options.address = options.http_address;
-    http_options.tls_certificate = options.access.tls.cert;
-    http_options.tls_key = options.access.tls.key;
+  if (!options.http.address.empty()) {
     ASSIGN_OR_RETURN(
-        http, http::HttpServer::Start(
-                  http_options,
-                  {.answer = runtime->answer_parts(),
-                   .limit = runtime->limit(),
-                   .model = runtime->model_info(),
-                   .version = kVersion,
-                   .tenant = [this](absl::string_view key) { return keys->TenantOf(key); },
-                   .health = [this] { return state.drains() ? Draining() : absl::OkStatus(); },
-                   .done = http::TellRefusals(spans.get())}));
+        http,
+        http::HttpServer::Start(
+            options.http, {.answer = runtime->answer_parts(),
+                           .model = runtime->model_info(),
+                           .version = kVersion,
+                           .tenant = [this](absl::string_view key) { return keys->TenantOf(key); },
+                           .health = [this] { return state.Health(); },
+                           .done = http::TellRefusals(spans.get())}));
   }
   state.SetLoaded();
   return absl::OkStatus();
@@ -247,7 +249,7 @@ void PrintReport(const ProcessOptions& options, const Process& process,
   std::cout << kName << "\n  changed flags   " << absl::StrJoin(command.Changed(), " ")
             << "\n  gRPC            " << with_port(options.grpc_address, process.server->port());
   if (process.http) {
-    std::cout << "\n  HTTP            " << with_port(options.http_address, process.http->port());
+    std::cout << "\n  HTTP            " << with_port(options.http.address, process.http->port());
   }
   std::cout << "\n  operations      " << with_port(options.ops_address, process.ops->port())
             << "\nready" << std::endl;
@@ -258,7 +260,11 @@ absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.handle_key_file));
   RETURN_IF_ERROR(options.gateway.Validate());
   RETURN_IF_ERROR(rpc::CheckExposure(options.access, "grpc_address", options.grpc_address));
-  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http_address));
+  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http.address));
+  http::ApplyAccess(options.access, options.http);
+  RETURN_IF_ERROR(options.http.Validate());
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", options.grpc_address));
+  RETURN_IF_ERROR(rpc::CheckFree("http_address", options.http.address));
   Process process(options);
   ASSIGN_OR_RETURN(process.keys,
                    rpc::ApiKeys::Create(options.access.api_keys_file, base::RealClock()));

@@ -22,7 +22,10 @@ void AddVisionStages(const std::vector<ResolvedImage>& images, v1::StageSeconds&
 }
 
 void FillImage(const ResolvedImage& image, v1::ImageReceipt& receipt) {
-  if (image.cache == v1::CACHE_TIER_COMPUTED) receipt.set_cache(v1::CACHE_TIER_COMPUTED);
+  // What vision had to fetch is nearer to decode by then.
+  const bool fetched =
+      image.cache == v1::CACHE_TIER_STORE && receipt.cache() == v1::CACHE_TIER_LOCAL;
+  if (image.cache == v1::CACHE_TIER_COMPUTED || fetched) receipt.set_cache(image.cache);
   receipt.set_rows(image.ref.rows());
   receipt.set_replica(image.replica);
   receipt.set_replica_reason(image.replica_reason);
@@ -33,7 +36,7 @@ void FillImage(const ResolvedImage& image, v1::ImageReceipt& receipt) {
 
 v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
                                   const std::vector<ResolvedImage>& images,
-                                  const GatewayTimes& times, const AnsweredBy& by) {
+                                  const GatewayTimes& times, const Routed& by) {
   v1::GenerateResponse response;
   response.set_finish_reason(end.finish_reason());
   response.set_stop_reason(end.stop_reason());
@@ -41,6 +44,7 @@ v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
   v1::Receipt& receipt = *response.mutable_receipt();
   *receipt.mutable_stages() = end.stages();
   AddVisionStages(images, *receipt.mutable_stages());
+  receipt.mutable_stages()->set_queue_seconds(receipt.stages().queue_seconds() + times.queue);
   receipt.mutable_stages()->set_first_token_seconds(times.first_token);
   receipt.set_total_seconds(times.total);
   receipt.set_kv_blocks_new(end.kv_blocks_new());

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "services/gateway/decode_client.h"
 #include "services/gateway/image_resolver.h"
 #include "tessera/v1/decode.pb.h"
 #include "tessera/v1/gateway.pb.h"
@@ -11,14 +12,9 @@ namespace tessera::gateway {
 
 // The times that the gateway itself saw, in seconds.
 struct GatewayTimes {
+  double queue = 0;        // waiting for room in decode
   double first_token = 0;  // arrival to first piece
   double total = 0;        // arrival to end
-};
-
-// Which decode replica answered, and why that one.
-struct AnsweredBy {
-  std::string replica;
-  std::string reason;
 };
 
 // Puts together what vision (one per picture), decode and gateway measured. Stages of several
@@ -26,6 +22,6 @@ struct AnsweredBy {
 // rows without vision's work for this request, else COMPUTED.
 v1::GenerateResponse MakeResponse(const v1::DecodeEnd& end,
                                   const std::vector<ResolvedImage>& images,
-                                  const GatewayTimes& times, const AnsweredBy& by);
+                                  const GatewayTimes& times, const Routed& by);
 
 }  // namespace tessera::gateway

@@ -119,6 +119,7 @@ void ReplicaSet::Adopt(const std::vector<std::string>& names) {
     }
   }
   CancelAll(watches);
+  if (!watches.empty()) TellOfChange();
   for (const std::string& name : added) {
     std::shared_ptr<Replica> replica = hooks_.make(name);
     {
@@ -160,37 +161,49 @@ void ReplicaSet::StartWatch(const std::string& name) {
 }
 
 void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load) {
-  base::MutexLock lock(mutex_);
-  const auto found = members_.find(name);
-  if (found == members_.end() || found->second.watch_number != watch) return;
-  Member& member = found->second;
-  if (!std::exchange(member.up, true)) {
-    base::Log(base::LogLevel::kInfo,
-              absl::StrCat("gateway: ", options_.service, " ", name, " is up"));
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end() || found->second.watch_number != watch) return;
+    Member& member = found->second;
+    if (!std::exchange(member.up, true)) {
+      base::Log(base::LogLevel::kInfo,
+                absl::StrCat("gateway: ", options_.service, " ", name, " is up"));
+    }
+    member.heard = clock_.Now();
+    member.load = load;
+    member.rate.Observe(load.requests_ended, load.waiting > 0, member.heard);
   }
-  member.heard = clock_.Now();
-  member.load = load;
+  TellOfChange();
+}
+
+void ReplicaSet::TellOfChange() {
+  if (hooks_.on_change) hooks_.on_change(States());
 }
 
 void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch) {
   Calls lost;
   {
     base::MutexLock lock(mutex_);
-    --watching_;
-    changed_.SignalAll();
     const auto found = members_.find(name);
-    if (found == members_.end() || found->second.watch_number != watch) return;
-    Member& member = found->second;
-    member.watch_number = 0;
-    member.watch = nullptr;
-    if (member.up) {
-      base::Log(base::LogLevel::kWarning,
-                absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
+    if (found != members_.end() && found->second.watch_number == watch) {
+      Member& member = found->second;
+      member.watch_number = 0;
+      member.watch = nullptr;
+      if (member.up) {
+        base::Log(base::LogLevel::kWarning,
+                  absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
+      }
+      lost = TakeOut(member);
+      if (!stop_) timers_->At(clock_.Now() + kRewatch, [this, name] { StartWatch(name); });
     }
-    lost = TakeOut(member);
-    if (!stop_) timers_->At(clock_.Now() + kRewatch, [this, name] { StartWatch(name); });
   }
   CancelAll(lost);
+  TellOfChange();
+  lost.clear();  // their replicas wait for them to go
+  base::MutexLock lock(mutex_);
+  --watching_;  // the set may go from now on
+  changed_.SignalAll();
 }
 
 void ReplicaSet::CheckSilence() {
@@ -214,6 +227,7 @@ void ReplicaSet::CheckSilence() {
     }
   }
   CancelAll(lost);
+  if (!lost.empty()) TellOfChange();
 }
 
 ReplicaSet::Calls ReplicaSet::TakeOut(Member& member) {
@@ -226,24 +240,35 @@ ReplicaSet::Calls ReplicaSet::TakeOut(Member& member) {
 }
 
 std::vector<ReplicaView> ReplicaSet::Views() const {
+  const absl::Time now = clock_.Now();
   std::vector<ReplicaView> views;
   for (const std::string& name : names_) {
     const auto found = members_.find(name);
     if (found == members_.end()) continue;  // about to be added
     const Member& member = found->second;
-    views.push_back(
-        {name, member.up, member.load.draining, member.load.full, member.load.pressure});
+    ReplicaView& view = views.emplace_back();
+    view.name = name;
+    view.up = member.up;
+    view.draining = member.load.draining;
+    view.full = member.load.full;
+    view.pressure = member.load.pressure;
+    const double rate = member.rate.PerSecond(now);
+    if (member.load.waiting > 0 && rate > 0) {
+      view.wait = absl::Seconds(static_cast<double>(member.load.waiting) / rate);
+    }
   }
   return views;
 }
 
 absl::StatusOr<ReplicaSet::Picked> ReplicaSet::Pick(absl::string_view affinity,
-                                                    absl::Span<const std::string> tried) {
+                                                    absl::Span<const std::string> tried,
+                                                    absl::Duration patience) {
   base::MutexLock lock(mutex_);
   const std::vector<ReplicaView> views = Views();
-  Route route = ChooseReplica(views, affinity, tried);
+  Route route = ChooseReplica(views, affinity, tried, patience);
   if (route.outcome == Route::Outcome::kFound) {
-    return Picked{members_.find(views[route.index].name)->second.replica, std::move(route.reason)};
+    return Picked{members_.find(views[route.index].name)->second.replica, std::move(route.reason),
+                  route.redirected};
   }
   if (route.outcome == Route::Outcome::kAllFull) {
     return base::WithRetry(
@@ -257,6 +282,15 @@ absl::StatusOr<ReplicaSet::Picked> ReplicaSet::Pick(absl::string_view affinity,
           absl::StrCat(absl::AsciiStrToUpper(options_.service), "_DOWN"),
           absl::StrCat("no ", options_.service, " replica can be reached (of ", views.size(), ")")),
       kRetryAfter);
+}
+
+DecodeWaits ReplicaSet::Waits(absl::string_view affinity) {
+  base::MutexLock lock(mutex_);
+  const std::vector<ReplicaView> views = Views();
+  const Route first = ChooseReplica(views, affinity);
+  if (first.outcome != Route::Outcome::kFound) return {};
+  const Route least = ChooseReplica(views, affinity, {}, -absl::InfiniteDuration());
+  return {views[first.index].wait, views[least.index].wait};
 }
 
 void ReplicaSet::CancelWithReplica(const std::string& name, std::weak_ptr<Call> call) {
@@ -279,9 +313,9 @@ void ReplicaSet::CancelWithReplica(const std::string& name, std::weak_ptr<Call> 
   if (lost) lost->Cancel();
 }
 
-std::vector<ReplicaSet::State> ReplicaSet::States() {
+std::vector<ReplicaState> ReplicaSet::States() {
   base::MutexLock lock(mutex_);
-  std::vector<State> states;
+  std::vector<ReplicaState> states;
   for (ReplicaView& view : Views()) {
     const ReplicaLoad load = members_.find(view.name)->second.load;
     states.push_back({std::move(view), load});

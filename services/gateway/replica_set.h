@@ -13,6 +13,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
 #include "services/gateway/decode_client.h"
+#include "services/gateway/drain_rate.h"
 #include "services/gateway/router.h"
 #include "services/gateway/vision_client.h"
 
@@ -49,11 +50,20 @@ struct ReplicaSetOptions {
   absl::Duration resolve_interval = absl::Seconds(5);
 };
 
+// A replica now.
+struct ReplicaState {
+  ReplicaView view;
+  ReplicaLoad load;
+};
+
 // How a set reaches its replicas.
 struct ReplicaHooks {
   // Addresses of "host:port", numeric. Blocks; called by a thread of the set alone.
   std::function<absl::StatusOr<std::vector<std::string>>(const std::string& address)> resolve;
   std::function<std::shared_ptr<Replica>(const std::string& name)> make;
+  // All of them, whenever one has told of itself, came or went. May be null; on any thread; must
+  // not call the set.
+  std::function<void(const std::vector<ReplicaState>&)> on_change;
 };
 
 // The replicas of one service: who they are, who lives, who gets the next request. Any thread.
@@ -70,25 +80,26 @@ class ReplicaSet {
   struct Picked {
     std::shared_ptr<Replica> replica;
     std::string reason;
+    bool redirected = false;
   };
   // UNAVAILABLE (VISION_DOWN, DECODE_DOWN) or RESOURCE_EXHAUSTED (QUEUE_FULL), both with a retry.
-  absl::StatusOr<Picked> Pick(absl::string_view affinity, absl::Span<const std::string> tried = {});
+  // As ChooseReplica chooses.
+  absl::StatusOr<Picked> Pick(absl::string_view affinity, absl::Span<const std::string> tried = {},
+                              absl::Duration patience = absl::InfiniteDuration());
+  DecodeWaits Waits(absl::string_view affinity);
 
   // `call` is cancelled when its replica is taken out, unless it has ended.
   void CancelWithReplica(const std::string& name, std::weak_ptr<Call> call);
 
-  struct State {
-    ReplicaView view;
-    ReplicaLoad load;
-  };
   // In the order of the addresses.
-  std::vector<State> States();
+  std::vector<ReplicaState> States();
 
  private:
   struct Member {
     std::shared_ptr<Replica> replica;
     bool up = false;
     ReplicaLoad load;
+    DrainRate rate;
     absl::Time heard = absl::InfinitePast();
     uint64_t watch_number = 0;  // of the watch under way; what an older one says is ignored
     std::shared_ptr<Call> watch;
@@ -107,6 +118,7 @@ class ReplicaSet {
   // Down from now on: what is to be cancelled, without the lock.
   static Calls TakeOut(Member& member);
   std::vector<ReplicaView> Views() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellOfChange();
 
   const ReplicaSetOptions options_;
   const ReplicaHooks hooks_;

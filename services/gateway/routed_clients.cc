@@ -35,8 +35,9 @@ class Tries {
  public:
   explicit Tries(ReplicaSet& replicas) : replicas_(replicas) {}
 
-  absl::StatusOr<ReplicaSet::Picked> Next(const std::string& affinity) {
-    absl::StatusOr<ReplicaSet::Picked> picked = replicas_.Pick(affinity, names_);
+  absl::StatusOr<ReplicaSet::Picked> Next(const Placement& placement) {
+    absl::StatusOr<ReplicaSet::Picked> picked =
+        replicas_.Pick(placement.affinity, names_, placement.patience);
     if (picked.ok()) names_.push_back(picked->replica->name);
     return picked;
   }
@@ -54,17 +55,17 @@ class RoutedGenerate final : public DecodeCall,
                              public std::enable_shared_from_this<RoutedGenerate> {
  public:
   RoutedGenerate(ReplicaSet& replicas, const v1::DecodeStart& start,
-                 const rpc::RequestContext& request, std::string affinity,
+                 const rpc::RequestContext& request, Placement placement,
                  std::shared_ptr<DecodeEvents> events)
       : replicas_(replicas),
         start_(start),
         request_(request),
-        affinity_(std::move(affinity)),
+        placement_(std::move(placement)),
         events_(std::move(events)),
         tries_(replicas) {}
 
   void Begin() {
-    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(affinity_);
+    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
     if (!picked.ok()) return End(lost_.ok() ? picked.status() : lost_, {});
     uint64_t number = 0;
     {
@@ -73,9 +74,9 @@ class RoutedGenerate final : public DecodeCall,
       replica_ = picked->replica;
       asked_.clear();
     }
-    events_->OnRouted(picked->replica->name, picked->reason);
+    events_->OnRouted({picked->replica->name, picked->reason, picked->redirected});
     const std::shared_ptr<DecodeCall> call =
-        picked->replica->decode->Generate(start_, request_, affinity_, shared_from_this());
+        picked->replica->decode->Generate(start_, request_, placement_, shared_from_this());
     bool cancel = false, resume = false;
     std::vector<uint32_t> ready;
     {
@@ -130,7 +131,7 @@ class RoutedGenerate final : public DecodeCall,
   }
 
   // --- from a replica ---
-  void OnRouted(const std::string&, const std::string&) override {}
+  void OnRouted(const Routed&) override {}
   void OnAccepted(const v1::Accepted& accepted) override { events_->OnAccepted(accepted); }
   void OnNeedRows(const v1::NeedRows& need) override {
     {
@@ -168,7 +169,7 @@ class RoutedGenerate final : public DecodeCall,
   ReplicaSet& replicas_;
   const v1::DecodeStart start_;
   const rpc::RequestContext request_;
-  const std::string affinity_;
+  const Placement placement_;
   std::shared_ptr<DecodeEvents> events_;
   Tries tries_;        // by events only, as the next two
   bool told_ = false;  // something of the answer
@@ -193,12 +194,12 @@ class RoutedEncode final : public Call, public std::enable_shared_from_this<Rout
       : replicas_(replicas),
         picture_(picture),
         request_(request),
-        affinity_(absl::StrCat(picture.tenant, "\n", base::ToHex(picture.digest))),
+        placement_{.affinity = absl::StrCat(picture.tenant, "\n", base::ToHex(picture.digest))},
         done_(std::move(done)),
         tries_(replicas) {}
 
   void Begin() {
-    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(affinity_);
+    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
     if (!picked.ok()) {
       std::exchange(done_, nullptr)(lost_.ok() ? picked.status() : lost_);
       return;
@@ -258,7 +259,7 @@ class RoutedEncode final : public Call, public std::enable_shared_from_this<Rout
   ReplicaSet& replicas_;
   const Picture picture_;
   const rpc::RequestContext request_;
-  const std::string affinity_;
+  const Placement placement_;
   VisionClient::EncodeDone done_;  // by one try after another, as the next two
   Tries tries_;
   absl::Status lost_;
@@ -288,13 +289,14 @@ class RoutedDecodeClient final : public DecodeClient {
   explicit RoutedDecodeClient(ReplicaSet& replicas) : replicas_(replicas) {}
   std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
                                        const rpc::RequestContext& request,
-                                       const std::string& affinity,
+                                       const Placement& placement,
                                        std::shared_ptr<DecodeEvents> events) override {
     auto call =
-        std::make_shared<RoutedGenerate>(replicas_, start, request, affinity, std::move(events));
+        std::make_shared<RoutedGenerate>(replicas_, start, request, placement, std::move(events));
     call->Begin();
     return call;
   }
+  DecodeWaits Waits(const std::string& affinity) override { return replicas_.Waits(affinity); }
   // Ahead-work is not tried twice.
   std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
                                 const rpc::RequestContext& request, const std::string& affinity,

@@ -42,36 +42,41 @@ const char* WhyNot(const ReplicaView& replica, bool tried) {
   if (tried) return "lost";
   if (!replica.up) return "down";
   if (replica.draining) return "draining";
-  return "full";
+  if (replica.full) return "full";
+  return "too busy for the deadline";
 }
 
 }  // namespace
 
 Route ChooseReplica(absl::Span<const ReplicaView> replicas, absl::string_view affinity,
-                    absl::Span<const std::string> tried) {
+                    absl::Span<const std::string> tried, absl::Duration patience) {
   const auto was_tried = [&](const ReplicaView& replica) {
     return std::find(tried.begin(), tried.end(), replica.name) != tried.end();
   };
   Route route;
-  const std::vector<size_t> order = Ranked(replicas, affinity);
-  const ReplicaView* first = nullptr;
-  for (const size_t index : order) {
+  const ReplicaView* first = nullptr;   // what it would get if all could be asked
+  const ReplicaView* chosen = nullptr;  // the best that is early enough, else the earliest
+  for (const size_t index : Ranked(replicas, affinity)) {
     const ReplicaView& replica = replicas[index];
     if (first == nullptr && (!affinity.empty() || was_tried(replica))) first = &replica;
     if (was_tried(replica)) continue;
     if (replica.up && !replica.draining) route.outcome = Route::Outcome::kAllFull;
     if (!Takes(replica)) continue;
-    route.outcome = Route::Outcome::kFound;
-    route.index = index;
-    if (first != nullptr && first != &replica) {
-      route.reason =
-          absl::StrCat("first choice ", first->name, " is ", WhyNot(*first, was_tried(*first)));
-    } else if (replicas.size() == 1) {
-      route.reason = "only replica";
-    } else {
-      route.reason = affinity.empty() ? "least loaded" : "affinity";
+    if (chosen == nullptr || (chosen->wait > patience && replica.wait < chosen->wait)) {
+      chosen = &replica;
     }
-    return route;
+  }
+  if (chosen == nullptr) return route;
+  route.outcome = Route::Outcome::kFound;
+  route.index = static_cast<size_t>(chosen - replicas.data());
+  if (first != nullptr && first != chosen) {
+    route.redirected = Takes(*first) && !was_tried(*first);
+    route.reason =
+        absl::StrCat("first choice ", first->name, " is ", WhyNot(*first, was_tried(*first)));
+  } else if (replicas.size() == 1) {
+    route.reason = "only replica";
+  } else {
+    route.reason = affinity.empty() ? "least loaded" : "affinity";
   }
   return route;
 }

@@ -8,17 +8,16 @@
 namespace tessera::gateway {
 
 StreamReactor* StreamReactor::Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
-                                    const rpc::RequestContext& request, absl::Time arrival,
-                                    const v1::GenerateRequest& message, const std::string& tenant) {
-  const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts));
+                                    AdmittedCall call, const v1::GenerateRequest& message) {
+  const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts, std::move(call.place)));
   reactor->self_ = reactor;
-  auto answer = std::make_shared<Answer>(answer_parts, request, arrival, *reactor,
-                                         RequestKind::kGenerateStream);
+  auto answer = std::make_shared<Answer>(answer_parts, std::move(call.request), call.arrival,
+                                         *reactor, RequestKind::kGenerateStream);
   {
     base::MutexLock lock(reactor->mutex_);
     reactor->answer_ = answer;
   }
-  answer->Start(message, tenant);
+  answer->Start(message, call.tenant);
   return reactor.get();
 }
 
@@ -88,7 +87,10 @@ void StreamReactor::OnCancel() {
 }
 
 void StreamReactor::OnDone() {
-  Leave();
+  {
+    base::MutexLock lock(mutex_);
+    place_.Reset();
+  }
   std::shared_ptr<StreamReactor> self = std::move(self_);
 }
 
@@ -101,15 +103,6 @@ void StreamReactor::GiveUp() {
     answer = answer_;
   }
   if (answer) answer->GiveUpSlowClient();
-}
-
-void StreamReactor::Leave() {
-  {
-    base::MutexLock lock(mutex_);
-    if (left_) return;
-    left_ = true;
-  }
-  parts_.limit.Leave();
 }
 
 StreamReactor::Step StreamReactor::TakeStep(grpc::Status& status) {
@@ -125,10 +118,7 @@ StreamReactor::Step StreamReactor::TakeStep(grpc::Status& status) {
   if (!end_) return Step::kNothing;
   finished_ = true;
   status = rpc::ToGrpc(*end_);
-  if (!left_ && !slow_) {
-    left_ = true;
-    parts_.limit.Leave();
-  }
+  if (!slow_) place_.Reset();
   if (!end_->ok()) return Step::kFinish;
   *message_.mutable_end() = std::move(end_response_);
   return Step::kWriteAndFinish;

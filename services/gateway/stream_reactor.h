@@ -4,13 +4,14 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
+#include "services/gateway/admission.h"
 #include "services/gateway/answer.h"
 #include "services/gateway/gateway_options.h"
-#include "services/gateway/inflight_limit.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -18,14 +19,13 @@ namespace tessera::gateway {
 // What answers to gRPC clients use; all outlive them.
 struct ReactorParts {
   const GatewayOptions& options;
-  InflightLimit& limit;
   base::Timers& timers;
   base::Clock& clock;
 };
 
 // One answer as a stream: one write in flight, pieces that come meanwhile are joined. A client that
 // leaves sink_bytes of them unread stops the answer until it reads on; after slow_client_timeout of
-// that the answer ends with RESOURCE_EXHAUSTED, SLOW_CLIENT. Has entered `limit`, which it leaves
+// that the answer ends with RESOURCE_EXHAUSTED, SLOW_CLIENT. Gives its place back
 // with its last word or, where its client was slow, once gRPC has sent that. Owns itself until
 // OnDone.
 class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamResponse>,
@@ -34,8 +34,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
  public:
   // The reactor of a new call; `answer` makes it, once, for the sink it is given.
   static StreamReactor* Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
-                              const rpc::RequestContext& request, absl::Time arrival,
-                              const v1::GenerateRequest& message, const std::string& tenant);
+                              AdmittedCall call, const v1::GenerateRequest& message);
 
   bool OnPiece(v1::TextPiece piece) override;
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
@@ -46,7 +45,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
  private:
   enum class Step { kNothing, kWrite, kWriteAndFinish, kFinish };
 
-  explicit StreamReactor(const ReactorParts& parts) : parts_(parts) {}
+  StreamReactor(const ReactorParts& parts, Admission::Place place)
+      : parts_(parts), place_(std::move(place)) {}
 
   // What comes next, message_ filled for it. Whoever is told to finish is told so once.
   Step TakeStep(grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -54,7 +54,6 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   // may let this object go from another thread at any moment.
   void Do(Step step, const grpc::Status& status);
   void GiveUp();
-  void Leave();
 
   const ReactorParts parts_;
   std::shared_ptr<StreamReactor> self_;  // until OnDone
@@ -69,7 +68,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   bool slow_ ABSL_GUARDED_BY(mutex_) = false;                     // it has
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  bool left_ ABSL_GUARDED_BY(mutex_) = false;
+  Admission::Place place_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::gateway

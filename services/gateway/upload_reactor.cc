@@ -1,6 +1,5 @@
 #include "services/gateway/upload_reactor.h"
 
-#include <chrono>
 #include <utility>
 
 #include "common/base/error.h"
@@ -9,18 +8,31 @@
 
 namespace tessera::gateway {
 
-UploadReactor::UploadReactor(UploadParts parts, rpc::RequestContext request, absl::Time arrival,
-                             std::string tenant, v1::UploadImageResponse& response)
+UploadReactor::UploadReactor(UploadParts parts, AdmittedCall call,
+                             v1::UploadImageResponse& response)
     : token_(parts.tracker),
       parts_(std::move(parts)),
-      request_(std::move(request)),
-      arrival_(arrival),
+      request_(std::move(call.request)),
+      arrival_(call.arrival),
+      place_(std::move(call.place)),
       response_(response),
-      upload_(parts_.options, parts_.budget, std::move(tenant)) {
-  const absl::Duration left = request_.deadline - parts_.clock.Now();
-  alarm_.Set(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left),
-             [this](bool due) { OnAlarm(due); });
-  ReadNext();
+      upload_(parts_.options, parts_.budget, std::move(call.tenant)) {}
+
+UploadReactor* UploadReactor::Start(UploadParts parts, AdmittedCall call,
+                                    v1::UploadImageResponse& response) {
+  const std::shared_ptr<UploadReactor> reactor(
+      new UploadReactor(std::move(parts), std::move(call), response));
+  reactor->self_ = reactor;
+  reactor->expiry_ = reactor->parts_.timers.At(
+      reactor->request_.deadline, [weak = std::weak_ptr<UploadReactor>(reactor)] {
+        const std::shared_ptr<UploadReactor> late = weak.lock();
+        if (!late) return;
+        late->End(base::WithFact(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
+                                             "the upload was not finished in time"),
+                                 "stage", "upload"));
+      });
+  reactor->ReadNext();
+  return reactor.get();
 }
 
 void UploadReactor::OnReadDone(bool ok) {
@@ -38,17 +50,8 @@ void UploadReactor::OnReadDone(bool ok) {
 }
 
 void UploadReactor::OnDone() {
-  alarm_.Cancel();
-  Release();
-}
-
-void UploadReactor::OnAlarm(bool due) {
-  if (due) {
-    End(base::WithFact(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
-                                   "the upload was not finished in time"),
-                       "stage", "upload"));
-  }
-  Release();
+  parts_.timers.Cancel(expiry_);
+  const std::shared_ptr<UploadReactor> self = std::move(self_);
 }
 
 void UploadReactor::ReadNext() {
@@ -60,13 +63,8 @@ void UploadReactor::End(const absl::Status& status) {
   if (ended_.exchange(true)) return;
   parts_.metrics.OnEnd({RequestKind::kUpload, request_, arrival_, parts_.clock.Now()}, status,
                        "upload");
-  parts_.limit.Leave();
+  place_.Reset();
   Finish(rpc::ToGrpc(status));
-}
-
-// gRPC and the alarm both let go before this goes.
-void UploadReactor::Release() {
-  if (holders_.fetch_sub(1) == 1) delete this;
 }
 
 }  // namespace tessera::gateway

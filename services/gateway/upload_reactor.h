@@ -1,19 +1,19 @@
 #pragma once
 
-#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
 #include <memory>
 
 #include "common/base/clock.h"
+#include "common/base/timers.h"
 #include "common/rpc/request.h"
+#include "services/gateway/admission.h"
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/call_tracker.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
-#include "services/gateway/inflight_limit.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -26,41 +26,41 @@ struct UploadParts {
   base::Clock& clock;
   const GatewayMetrics& metrics;
   UploadBudget& budget;
-  InflightLimit& limit;
+  base::Timers& timers;
   CallTracker& tracker;
   std::shared_ptr<AheadPrefill> ahead;
 };
 
-// One upload. Whoever is first of the last byte, an error and the deadline ends it, and leaves
-// `limit`, which it has entered. Owns itself until gRPC and its alarm have let go, which may be
-// later than its server's shutdown; `tracker` waits for that.
-class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
+// One upload. Whoever is first of the last byte, an error and the deadline ends it, and gives its
+// place back. Owns itself until OnDone; `tracker` waits for that.
+class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest>,
+                            public std::enable_shared_from_this<UploadReactor> {
  public:
-  UploadReactor(UploadParts parts, rpc::RequestContext request, absl::Time arrival,
-                std::string tenant, v1::UploadImageResponse& response);
+  // The reactor of a new call.
+  static UploadReactor* Start(UploadParts parts, AdmittedCall call,
+                              v1::UploadImageResponse& response);
 
   void OnReadDone(bool ok) override;
   void OnCancel() override { cancelled_.store(true); }
   void OnDone() override;
 
  private:
-  ~UploadReactor() override = default;
-  void OnAlarm(bool due);
+  UploadReactor(UploadParts parts, AdmittedCall call, v1::UploadImageResponse& response);
   void ReadNext();
   void End(const absl::Status& status);
-  void Release();
 
-  const CallTracker::Token token_;  // first: goes last
+  const CallTracker::Token token_;       // first: goes last
+  std::shared_ptr<UploadReactor> self_;  // until OnDone
   const UploadParts parts_;
   const rpc::RequestContext request_;
   const absl::Time arrival_;
+  Admission::Place place_;  // by whoever ends it
   v1::UploadImageResponse& response_;
   Upload upload_;
   v1::UploadImageRequest message_;
-  grpc::Alarm alarm_;
+  base::Timers::Id expiry_ = 0;  // by Start and OnDone
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> ended_{false};
-  std::atomic<int> holders_{2};
 };
 
 }  // namespace tessera::gateway

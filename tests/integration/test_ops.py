@@ -32,6 +32,7 @@ SERIES = {
     "tessera_gateway_request_images": (HISTOGRAM, ""),
     "tessera_gateway_image_bytes": (HISTOGRAM, ""),
     "tessera_gateway_rejected_requests_total": (COUNTER, "reason"),
+    "tessera_gateway_degraded_requests_total": (COUNTER, "step"),
     "tessera_gateway_client_cancellations_total": (COUNTER, "phase"),
     "tessera_vision_images_total": (COUNTER, "outcome"),
     "tessera_vision_batches_total": (COUNTER, ""),

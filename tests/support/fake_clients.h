@@ -60,6 +60,7 @@ class FakeDecodeClient final : public gateway::DecodeClient {
   struct Stream : gateway::DecodeCall {
     v1::DecodeStart start;
     std::string affinity;
+    absl::Duration patience;
     std::shared_ptr<gateway::DecodeEvents> events;
     std::vector<uint32_t> rows_ready;
     bool cancelled = false;
@@ -89,11 +90,12 @@ class FakeDecodeClient final : public gateway::DecodeClient {
   };
 
   std::shared_ptr<gateway::DecodeCall> Generate(
-      const v1::DecodeStart& start, const rpc::RequestContext&, const std::string& affinity,
+      const v1::DecodeStart& start, const rpc::RequestContext&, const gateway::Placement& placement,
       std::shared_ptr<gateway::DecodeEvents> events) override {
     auto call = std::make_shared<Stream>();
     call->start = start;
-    call->affinity = affinity;
+    call->affinity = placement.affinity;
+    call->patience = placement.patience;
     call->events = std::move(events);
     calls.push_back(call);
     return call;
@@ -123,6 +125,9 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     return call;
   }
 
+  gateway::DecodeWaits Waits(const std::string&) override { return waits; }
+
+  gateway::DecodeWaits waits;
   std::vector<std::shared_ptr<Stream>> calls;
   std::vector<std::shared_ptr<PendingPrefill>> prefills;
 };

@@ -30,34 +30,24 @@ absl::StatusOr<std::shared_ptr<ChatCall>> ChatCall::Enter(const ChatParts& parts
                                                           rpc::RequestContext request,
                                                           absl::Time arrival, std::string tenant,
                                                           std::function<void()> wake) {
-  if (absl::Status entered = parts.limit.Enter(); !entered.ok()) {
-    parts.answer.metrics.OnEnd({RequestKind::kChat, request, arrival, arrival}, entered,
+  absl::StatusOr<Admission::Place> place = parts.answer.admission.Enter(tenant);
+  if (!place.ok()) {
+    parts.answer.metrics.OnEnd({RequestKind::kChat, request, arrival, arrival}, place.status(),
                                "admission");
-    return entered;
+    return place.status();
   }
-  return std::shared_ptr<ChatCall>(
-      new ChatCall(parts, std::move(request), arrival, std::move(tenant), std::move(wake)));
+  return std::shared_ptr<ChatCall>(new ChatCall(
+      parts, {std::move(request), arrival, std::move(tenant), *std::move(place)}, std::move(wake)));
 }
 
-ChatCall::ChatCall(const ChatParts& parts, rpc::RequestContext request, absl::Time arrival,
-                   std::string tenant, std::function<void()> wake)
+ChatCall::ChatCall(const ChatParts& parts, AdmittedCall call, std::function<void()> wake)
     : token_(parts.tracker),
       parts_(parts),
-      context_(std::move(request)),
-      arrival_(arrival),
-      tenant_(std::move(tenant)),
-      wake_(std::move(wake)) {}
-
-ChatCall::~ChatCall() { Leave(); }
-
-void ChatCall::Leave() {
-  {
-    base::MutexLock lock(mutex_);
-    if (left_) return;
-    left_ = true;
-  }
-  parts_.limit.Leave();
-}
+      context_(std::move(call.request)),
+      arrival_(call.arrival),
+      tenant_(std::move(call.tenant)),
+      wake_(std::move(wake)),
+      place_(std::move(call.place)) {}
 
 void ChatCall::Start(std::string body) {
   absl::StatusOr<ChatRequest> request = absl::InternalError("the body could not be read");
@@ -224,7 +214,6 @@ bool ChatCall::stream() {
 ChatCall::Output ChatCall::Take() {
   Output output;
   std::shared_ptr<Answer> resumed;
-  bool leave = false;
   {
     base::MutexLock lock(mutex_);
     awake_ = false;
@@ -235,14 +224,13 @@ ChatCall::Output ChatCall::Take() {
     }
     if (end_) {
       TakeEnd(output);
-      leave = !slow_ && !gone_;
+      if (!slow_ && !gone_) place_.Reset();
     }
     if (full_.has_value()) {
       parts_.timers.Cancel(*std::exchange(full_, std::nullopt));
       resumed = answer_;
     }
   }
-  if (leave) Leave();
   if (resumed) resumed->Resume();
   return output;
 }

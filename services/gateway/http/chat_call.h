@@ -15,14 +15,12 @@
 #include "services/gateway/http/chat_response.h"
 #include "services/gateway/http/http_message.h"
 #include "services/gateway/http/image_fetcher.h"
-#include "services/gateway/inflight_limit.h"
 
 namespace tessera::gateway::http {
 
 // What chat calls use; all outlives them.
 struct ChatParts {
   Answer::Parts answer;
-  InflightLimit& limit;
   base::Timers& timers;
   CallTracker& tracker;
   ChatLimits limits;
@@ -42,7 +40,6 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
                                                          rpc::RequestContext request,
                                                          absl::Time arrival, std::string tenant,
                                                          std::function<void()> wake);
-  ~ChatCall() override;
 
   // Once. Parses and hashes: milliseconds for each MiB of `body`.
   void Start(std::string body);
@@ -67,8 +64,7 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
 
  private:
-  ChatCall(const ChatParts& parts, rpc::RequestContext request, absl::Time arrival,
-           std::string tenant, std::function<void()> wake);
+  ChatCall(const ChatParts& parts, AdmittedCall call, std::function<void()> wake);
   // The picture of request_.remote[index] and those behind it, then the answer.
   void Fetch(size_t index, size_t bytes);
   void OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string> picture);
@@ -77,7 +73,6 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   void Refuse(const absl::Status& status);
   void GiveUp();
   void TakeEnd(Output& output) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Leave();
 
   const CallTracker::Token token_;  // first: goes last
   const ChatParts parts_;
@@ -101,7 +96,7 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;  // something of a stream was taken
   bool awake_ ABSL_GUARDED_BY(mutex_) = false;  // wake_ was called since Take
-  bool left_ ABSL_GUARDED_BY(mutex_) = false;
+  Admission::Place place_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::gateway::http

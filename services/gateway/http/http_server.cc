@@ -95,9 +95,13 @@ absl::Status HttpOptions::Validate() const {
     if (timeout <= absl::ZeroDuration()) return Bad("http_timeouts", "must be above 0");
   }
   if (tls_certificate.empty() != tls_key.empty()) {
-    return Bad(tls_key.empty() ? "http_tls_key" : "http_tls_certificate",
+    return Bad(tls_key.empty() ? "tls_key_file" : "tls_cert_file",
                "is missing: TLS needs a certificate and its key");
   }
+  if (!tls_client_ca.empty() && tls_certificate.empty()) {
+    return Bad("tls_cert_file", "is missing: --tls_client_ca_file needs it");
+  }
+  for (std::string host : image_url_hosts) RETURN_IF_ERROR(CheckImageHost(host));
   return absl::OkStatus();
 }
 
@@ -139,7 +143,8 @@ struct HttpServer::Engine {
 absl::Status HttpServer::Engine::Prepare() {
   const GatewayOptions& gateway = parts.answer.options;
   if (!options.tls_certificate.empty()) {
-    ASSIGN_OR_RETURN(tls, TlsContext::Create(options.tls_certificate, options.tls_key));
+    ASSIGN_OR_RETURN(
+        tls, TlsContext::Create({options.tls_certificate, options.tls_key, options.tls_client_ca}));
   }
   if (!options.image_url_hosts.empty()) {
     FetchOptions fetch;
@@ -156,7 +161,7 @@ absl::Status HttpServer::Engine::Prepare() {
   limits.max_bytes = gateway.max_message_bytes;
   limits.context_tokens = parts.model.context_tokens();
   limits.image_urls = fetcher != nullptr;
-  chat.emplace(ChatParts{parts.answer, parts.limit, timers, *tracker, limits, fetcher.get()});
+  chat.emplace(ChatParts{parts.answer, timers, *tracker, limits, fetcher.get()});
   parsers.emplace(static_cast<size_t>(options.parse_threads));
   connection.emplace(ConnectionParts{options, *chat, pages, parts.tenant, parts.done, *bodies,
                                      *parsers, draining, count});

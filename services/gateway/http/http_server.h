@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "common/rpc/trace_context.h"
 #include "services/gateway/answer.h"
-#include "services/gateway/inflight_limit.h"
 #include "tessera/v1/gateway.pb.h"
 
 namespace tessera::gateway::http {
@@ -29,11 +28,12 @@ struct HttpOptions {
   absl::Duration write_timeout = absl::Seconds(30);  // of what is left when an answer has ended
   absl::Duration linger_timeout = absl::Seconds(5);  // for a client to read why it is closed
   int send_buffer_bytes = 64 << 10;  // of a socket in the kernel; 0: as the system likes
-  // PEM files: TLS where both are given; read again when they change.
-  std::string tls_certificate;
-  std::string tls_key;
+  // PEM files: TLS where the first two are given; read again when they change.
+  std::string tls_certificate = {};
+  std::string tls_key = {};
+  std::string tls_client_ca = {};  // not empty: clients must show a certificate of it
   // Pictures are fetched from http(s) URLs of these hosts; empty: none is (image_fetcher.h).
-  std::vector<std::string> image_url_hosts;
+  std::vector<std::string> image_url_hosts = {};
   int image_url_loopback_port = 0;  // for tests: FetchOptions::loopback_port
 
   absl::Status Validate() const;  // INVALID_ARGUMENT names the flag
@@ -57,7 +57,6 @@ using TenantResolver = std::function<absl::StatusOr<std::string>(absl::string_vi
 
 struct HttpParts {
   Answer::Parts answer;  // what these refer to outlives the server
-  InflightLimit& limit;
   v1::GetModelInfoResponse model;
   std::string version;                        // for /version
   TenantResolver tenant;                      // empty: everybody is the tenant ""

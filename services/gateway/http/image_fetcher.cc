@@ -197,7 +197,9 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
   beast_http::response_parser<beast_http::string_body> parser_;
 };
 
-absl::Status CheckHost(std::string& host) {
+}  // namespace
+
+absl::Status CheckImageHost(std::string& host) {
   host = absl::AsciiStrToLower(absl::StripAsciiWhitespace(host));
   const absl::StatusOr<ImageUrl> url = ParseImageUrl(absl::StrCat("http://", host));
   if (url.ok() && url->target == "/" && url->authority == host) return absl::OkStatus();
@@ -205,8 +207,6 @@ absl::Status CheckHost(std::string& host) {
       "image_url_hosts", "BAD_OPTION",
       absl::StrCat("--image_url_hosts: \"", host, "\" is neither host nor host:port"));
 }
-
-}  // namespace
 
 // In the order of birth: what is under way dies with `io`, and uses what is above it.
 struct ImageFetcher::Engine {
@@ -221,7 +221,7 @@ struct ImageFetcher::Engine {
 };
 
 absl::StatusOr<std::unique_ptr<ImageFetcher>> ImageFetcher::Create(FetchOptions options) {
-  for (std::string& host : options.hosts) RETURN_IF_ERROR(CheckHost(host));
+  for (std::string& host : options.hosts) RETURN_IF_ERROR(CheckImageHost(host));
   try {  // Asio throws where the machine has no more threads
     auto engine = std::make_unique<Engine>();
     error_code error;

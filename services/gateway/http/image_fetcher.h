@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
@@ -21,6 +22,10 @@ struct FetchOptions {
   // For tests: addresses of the loopback network are taken at this port. 0: nowhere.
   int loopback_port = 0;
 };
+
+// Brings an entry of FetchOptions::hosts into its lower case. INVALID_ARGUMENT: BAD_OPTION,
+// image_url_hosts, where it is none.
+absl::Status CheckImageHost(std::string& host);
 
 // Fetches pictures from http and https URLs of a few known hosts: no redirects, no address that is
 // not public, checked after the name is resolved, and connected to as it was checked. Any thread.

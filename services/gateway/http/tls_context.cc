@@ -20,10 +20,8 @@ absl::Status Bad(absl::string_view flag, const std::string& file,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(std::string certificate_file,
-                                                               std::string key_file) {
-  auto tls =
-      std::unique_ptr<TlsContext>(new TlsContext(std::move(certificate_file), std::move(key_file)));
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(TlsContextFiles files) {
+  auto tls = std::unique_ptr<TlsContext>(new TlsContext(std::move(files)));
   tls->stamps_ = tls->Stamps();
   ASSIGN_OR_RETURN(tls->current_, tls->Load());
   return tls;
@@ -35,21 +33,31 @@ absl::StatusOr<std::shared_ptr<context>> TlsContext::Load() const {
   fresh->set_options(context::default_workarounds | context::no_sslv2 | context::no_sslv3 |
                          context::no_tlsv1 | context::no_tlsv1_1 | context::no_compression,
                      error);
-  if (!error) fresh->use_certificate_chain_file(certificate_file_, error);
-  if (error) return Bad("http_tls_certificate", certificate_file_, error);
-  fresh->use_private_key_file(key_file_, context::pem, error);
-  if (error) return Bad("http_tls_key", key_file_, error);
+  if (!error) fresh->use_certificate_chain_file(files_.certificate, error);
+  if (error) return Bad("tls_cert_file", files_.certificate, error);
+  fresh->use_private_key_file(files_.key, context::pem, error);
+  if (error) return Bad("tls_key_file", files_.key, error);
+  if (files_.client_ca.empty()) return fresh;
+  fresh->load_verify_file(files_.client_ca, error);
+  if (!error) {
+    fresh->set_verify_mode(
+        boost::asio::ssl::verify_peer | boost::asio::ssl::verify_fail_if_no_peer_cert, error);
+  }
+  if (error) return Bad("tls_client_ca_file", files_.client_ca, error);
+  // Without a name of their own, sessions of clients with certificates cannot be resumed.
+  static constexpr unsigned char kName[] = "tessera";
+  SSL_CTX_set_session_id_context(fresh->native_handle(), kName, sizeof(kName) - 1);
   return fresh;
 }
 
-std::pair<TlsContext::Stamp, TlsContext::Stamp> TlsContext::Stamps() const {
+std::array<TlsContext::Stamp, 3> TlsContext::Stamps() const {
   const auto stamp = [](const std::string& file) -> Stamp {
     struct stat info = {};
     if (stat(file.c_str(), &info) != 0) return {};
     return {info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec,
             static_cast<int64_t>(info.st_ino)};
   };
-  return {stamp(certificate_file_), stamp(key_file_)};
+  return {stamp(files_.certificate), stamp(files_.key), stamp(files_.client_ca)};
 }
 
 std::shared_ptr<context> TlsContext::Get(absl::Time now) {

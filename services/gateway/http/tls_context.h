@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,13 +13,18 @@
 
 namespace tessera::gateway::http {
 
-// A server's certificate and key from PEM files, read again when one of them has changed. What
-// connections have stays theirs. One thread.
+// PEM files of a server.
+struct TlsContextFiles {
+  std::string certificate, key;
+  std::string client_ca = {};  // not empty: clients must show a certificate of it
+};
+
+// What a server's TLS needs, read again when a file of it has changed. What connections have stays
+// theirs. One thread.
 class TlsContext {
  public:
   // INVALID_ARGUMENT, BAD_OPTION: a file that cannot be read, or a key of another certificate.
-  static absl::StatusOr<std::unique_ptr<TlsContext>> Create(std::string certificate_file,
-                                                            std::string key_file);
+  static absl::StatusOr<std::unique_ptr<TlsContext>> Create(TlsContextFiles files);
 
   // Of now. Looks at the files at most once a second; new ones that are not good are logged, and
   // the old ones stay.
@@ -28,14 +34,13 @@ class TlsContext {
   // Of one file: changes when it does.
   using Stamp = std::pair<int64_t, int64_t>;
 
-  TlsContext(std::string certificate_file, std::string key_file)
-      : certificate_file_(std::move(certificate_file)), key_file_(std::move(key_file)) {}
+  explicit TlsContext(TlsContextFiles files) : files_(std::move(files)) {}
   absl::StatusOr<std::shared_ptr<boost::asio::ssl::context>> Load() const;
-  std::pair<Stamp, Stamp> Stamps() const;
+  std::array<Stamp, 3> Stamps() const;
 
-  const std::string certificate_file_, key_file_;
+  const TlsContextFiles files_;
   std::shared_ptr<boost::asio::ssl::context> current_;
-  std::pair<Stamp, Stamp> stamps_;
+  std::array<Stamp, 3> stamps_;
   absl::Time looked_ = absl::InfinitePast();
 };
 

@@ -3,76 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"
-#include "tests/support/fake_clients.h"
-#include "tests/support/fake_clock.h"
+#include "tests/services/gateway/answer_fixture.h"
 
 namespace tessera::gateway {
 namespace {
-
-struct RecordingSink final : AnswerSink {
-  bool OnPiece(v1::TextPiece piece) override {
-    texts += piece.text();
-    logprobs += piece.logprobs_size();
-    return !full;
-  }
-  void OnEnd(const absl::Status& end_status, const v1::GenerateResponse& end) override {
-    ++ends;
-    status = end_status;
-    response = end;
-  }
-  std::string texts;
-  int logprobs = 0;
-  bool full = false;
-  int ends = 0;
-  absl::Status status;
-  v1::GenerateResponse response;
-};
-
-class AnswerTest : public ::testing::Test {
- protected:
-  AnswerTest() {
-    options_.model_name = "m";
-    options_.handle_key = std::string(32, 'k');
-    options_.quality_warning = "(blurred)";
-  }
-  // An answer and its calls hold each other until an end comes, as they should: let it come.
-  ~AnswerTest() override {
-    for (const auto& call : decode_.calls) call->End(absl::CancelledError("test over"));
-    for (const auto& call : vision_.calls) call->Cancel();
-  }
-  v1::GenerateRequest Question(std::vector<std::string> pictures) {
-    v1::GenerateRequest request;
-    v1::Message& message = *request.add_messages();
-    message.set_role("user");
-    for (const std::string& bytes : pictures) {
-      message.add_parts()->mutable_image()->mutable_inline_data()->set_data(bytes);
-    }
-    message.add_parts()->set_text("What?");
-    return request;
-  }
-  std::shared_ptr<Answer> Ask(std::vector<std::string> pictures) {
-    return AskFor(Question(std::move(pictures)));
-  }
-  std::shared_ptr<Answer> AskFor(const v1::GenerateRequest& request) {
-    auto answer = std::make_shared<Answer>(
-        Answer::Parts{options_, resolver_, decode_, clock_, metrics_},
-        rpc::RequestContext{
-            .request_id = {}, .trace = {}, .deadline = clock_.Now() + absl::Minutes(1)},
-        clock_.Now(), sink_);
-    answer->Start(request, "");
-    return answer;
-  }
-
-  metrics::Metrics all_metrics_{"m"};
-  GatewayMetrics metrics_{all_metrics_};
-  GatewayOptions options_;
-  testing::FakeVisionClient vision_;
-  testing::FakeDecodeClient decode_;
-  testing::FakeClock clock_;
-  KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
-  RecordingSink sink_;
-};
 
 TEST_F(AnswerTest, TextOnlyGoesStraightToDecode) {
   Ask({});
@@ -85,64 +19,6 @@ TEST_F(AnswerTest, TextOnlyGoesStraightToDecode) {
   EXPECT_TRUE(sink_.status.ok());
 }
 
-TEST_F(AnswerTest, DecodeStartsWhenEveryPictureIsReady) {
-  Ask({"a", "b"});
-  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
-  EXPECT_TRUE(decode_.calls.empty());
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
-  ASSERT_EQ(decode_.calls.size(), 1u);
-  EXPECT_EQ(decode_.calls[0]->start.images_size(), 2);
-}
-
-TEST_F(AnswerTest, ABadPictureEndsTheAnswerAndItsOtherEncodes) {
-  Ask({"a", "b"});
-  vision_.calls.at(0)->Fail(
-      base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "not a picture"));
-  EXPECT_EQ(sink_.ends, 1);
-  EXPECT_EQ(base::ReasonOf(sink_.status), "IMAGE_FORMAT");
-  EXPECT_EQ(base::FieldOf(sink_.status), "messages[0].parts[0].image");
-  EXPECT_EQ(sink_.status.message(), "messages[0].parts[0].image: not a picture");
-  EXPECT_TRUE(vision_.calls.at(1)->cancelled);
-  EXPECT_TRUE(decode_.calls.empty());
-}
-
-TEST_F(AnswerTest, RowsAreKeptUntilDecodeHasReadThem) {
-  Ask({"a", "b"});
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  EXPECT_FALSE(vision_.calls.at(0)->rows.expired()) << "while others are encoded";
-  vision_.calls.at(1)->Ready(v1::CACHE_TIER_LOCAL);
-  decode_.calls.at(0)->NeedRows(1);
-  vision_.calls.at(2)->Ready(v1::CACHE_TIER_COMPUTED);
-  for (const size_t call : {0, 2}) EXPECT_FALSE(vision_.calls.at(call)->rows.expired());
-  decode_.calls.at(0)->Piece("x");
-  for (const size_t call : {0, 1, 2}) EXPECT_TRUE(vision_.calls.at(call)->rows.expired());
-}
-
-TEST_F(AnswerTest, RowsAreLetGoWithTheEnd) {
-  const std::shared_ptr<Answer> failed = Ask({"a", "b"});
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
-  EXPECT_TRUE(vision_.calls.at(0)->rows.expired());
-  const std::shared_ptr<Answer> empty = Ask({"c"});
-  vision_.calls.at(2)->Ready(v1::CACHE_TIER_COMPUTED);
-  decode_.calls.at(0)->End(absl::OkStatus());
-  EXPECT_TRUE(vision_.calls.at(2)->rows.expired());
-}
-
-TEST_F(AnswerTest, AnUploadsRowsAreKeptForWhoWaitsForItOnly) {
-  const Picture picture{"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1};
-  resolver_.EncodeAhead(picture, {});
-  Ask({"a"});
-  ASSERT_EQ(vision_.calls.size(), 1u);
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  EXPECT_FALSE(vision_.calls.at(0)->rows.expired());
-  decode_.calls.at(0)->Piece("x");
-  EXPECT_TRUE(vision_.calls.at(0)->rows.expired());
-  resolver_.EncodeAhead({"", base::Sha256Of("b"), std::make_shared<std::string>("b"), 1}, {});
-  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
-  EXPECT_TRUE(vision_.calls.at(1)->rows.expired());
-}
-
 TEST_F(AnswerTest, APieceMayBringLogProbabilitiesBeforeItsText) {
   Ask({});
   decode_.calls.at(0)->Piece("", 2);
@@ -153,66 +29,6 @@ TEST_F(AnswerTest, APieceMayBringLogProbabilitiesBeforeItsText) {
 
 // Decode computes again what it gave up for others, in the midst of the answer: the bytes are gone
 // by then, the record need not be.
-TEST_F(AnswerTest, RowsAskedForLateAreFoundByDigest) {
-  Ask({"a", "b"});
-  for (const size_t call : {0, 1}) vision_.calls.at(call)->Ready(v1::CACHE_TIER_COMPUTED);
-  decode_.calls.at(0)->Piece("x");
-  decode_.calls[0]->NeedRows(1);
-  ASSERT_EQ(vision_.calls.size(), 3u);
-  EXPECT_EQ(vision_.calls[2]->picture.bytes, nullptr);
-  EXPECT_EQ(vision_.calls[2]->picture.digest, base::Sha256Of("b"));
-  vision_.calls[2]->Ready(v1::CACHE_TIER_LOCAL);
-  EXPECT_EQ(decode_.calls[0]->rows_ready, std::vector<uint32_t>{1});
-  EXPECT_FALSE(vision_.calls[2]->rows.expired());
-  decode_.calls[0]->Piece("y");
-  EXPECT_TRUE(vision_.calls[2]->rows.expired());
-  decode_.calls[0]->End(absl::OkStatus());
-  EXPECT_TRUE(sink_.status.ok());
-  EXPECT_EQ(sink_.texts, "xy");
-}
-
-TEST_F(AnswerTest, RowsAskedForLateAndGoneEndTheAnswerWithARetry) {
-  for (const absl::Status& status :
-       {base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"),
-        base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_EMPTY", "no bytes")}) {
-    sink_ = RecordingSink();
-    const size_t calls = vision_.calls.size();
-    Ask({"a picture for " + base::ReasonOf(status)});
-    vision_.calls.at(calls)->Ready(v1::CACHE_TIER_COMPUTED);
-    const auto decode = decode_.calls.back();
-    decode->Piece("x");
-    decode->NeedRows(0);
-    vision_.calls.at(calls + 1)->Fail(status);
-    EXPECT_TRUE(decode->cancelled);
-    EXPECT_EQ(sink_.ends, 1);
-    EXPECT_EQ(sink_.status.code(), absl::StatusCode::kUnavailable);
-    EXPECT_EQ(base::ReasonOf(sink_.status), "ROWS_MISSING");
-    EXPECT_TRUE(base::RetryOf(sink_.status).has_value());
-    EXPECT_EQ(base::FieldOf(sink_.status), "");
-  }
-}
-
-TEST_F(AnswerTest, LostRowsAreMadeAgain) {
-  Ask({"a"});
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  decode_.calls.at(0)->NeedRows(0);
-  ASSERT_EQ(vision_.calls.size(), 2u);
-  ASSERT_NE(vision_.calls[1]->picture.bytes, nullptr);
-  EXPECT_EQ(*vision_.calls[1]->picture.bytes, "a");
-  vision_.calls[1]->Ready(v1::CACHE_TIER_COMPUTED);
-  EXPECT_EQ(decode_.calls[0]->rows_ready, std::vector<uint32_t>{0});
-}
-
-TEST_F(AnswerTest, RowsThatCannotBeMadeAgainFailTheAnswerWithTheirReason) {
-  Ask({"a"});
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  decode_.calls.at(0)->NeedRows(0);
-  vision_.calls.at(1)->Fail(base::Error(absl::StatusCode::kUnavailable, "VISION_DOWN", "down"));
-  EXPECT_TRUE(decode_.calls[0]->cancelled);
-  EXPECT_EQ(sink_.ends, 1);
-  EXPECT_EQ(base::ReasonOf(sink_.status), "VISION_DOWN");
-}
-
 TEST_F(AnswerTest, CancellingWhileEncodingDropsTheWork) {
   const std::shared_ptr<Answer> answer = Ask({"a"});
   answer->Cancel();
@@ -253,15 +69,6 @@ TEST_F(AnswerTest, AClientThatDoesNotReadIsGivenUp) {
   EXPECT_EQ(base::ReasonOf(sink_.status), "SLOW_CLIENT");
 }
 
-TEST_F(AnswerTest, ALowQualityPictureWarnsAtTheEndOfItsTurn) {
-  Ask({"a", "b"});
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_WARN);
-  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_WARN);
-  const v1::DecodeMessage& turn = decode_.calls.at(0)->start.messages(0);
-  ASSERT_EQ(turn.parts_size(), 4);  // two pictures, the question, one warning
-  EXPECT_EQ(turn.parts(3).text(), "\n(blurred)");
-}
-
 TEST_F(AnswerTest, ADeadlineSaysWhereItWasReached) {
   Ask({"a"});
   vision_.calls.at(0)->Fail(absl::DeadlineExceededError("late"));
@@ -296,110 +103,6 @@ TEST_F(AnswerTest, TimesAreMeasuredFromArrival) {
   EXPECT_EQ(receipt.stages().first_token_seconds(), 5);
   EXPECT_EQ(receipt.total_seconds(), 9);
   EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_COMPUTED);
-}
-
-absl::Status VisionDown() {
-  return base::WithRetry(base::Error(absl::StatusCode::kUnavailable, "VISION_DOWN", "nobody"),
-                         absl::Seconds(1));
-}
-
-TEST_F(AnswerTest, WithoutAnEncoderAnUnknownPictureFailsAtOnceWithARetry) {
-  Ask({"a"});
-  vision_.calls.at(0)->Fail(VisionDown());
-  EXPECT_EQ(sink_.ends, 1);
-  EXPECT_EQ(base::ReasonOf(sink_.status), "VISION_DOWN");
-  EXPECT_TRUE(base::RetryOf(sink_.status).has_value());
-  EXPECT_TRUE(decode_.calls.empty());
-}
-
-TEST_F(AnswerTest, WhoAsksForItIsAnsweredWithoutThePictureAndTold) {
-  v1::GenerateRequest request = Question({"a", "b"});
-  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
-  const std::shared_ptr<Answer> answer = AskFor(request);
-  vision_.calls.at(0)->Fail(VisionDown());
-  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
-  const v1::DecodeStart& start = decode_.calls.at(0)->start;
-  ASSERT_EQ(start.images_size(), 1);
-  EXPECT_TRUE(start.messages(0).parts(0).has_text());
-  EXPECT_EQ(start.messages(0).parts(1).image(), 0u);
-  decode_.calls[0]->Piece("one. ");
-  decode_.calls[0]->Piece("two.");
-  v1::DecodeEnd end;
-  end.add_images()->set_cache(v1::CACHE_TIER_LOCAL);
-  decode_.calls[0]->End(absl::OkStatus(), end);
-  EXPECT_TRUE(sink_.status.ok()) << sink_.status;
-  EXPECT_EQ(sink_.texts,
-            "[A picture could not be looked at; this answer was given without it.] one. two.");
-  const v1::Receipt& receipt = sink_.response.receipt();
-  ASSERT_EQ(receipt.degraded_size(), 1);
-  EXPECT_EQ(receipt.degraded(0), "picture 1 was left out: nobody");
-  ASSERT_EQ(receipt.images_size(), 2);
-  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_UNSPECIFIED);
-  EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_COMPUTED);
-}
-
-// The picture was known, its record is gone everywhere, and nobody can make it again.
-TEST_F(AnswerTest, APictureWhoseRowsCannotBeMadeAgainIsLeftOutToo) {
-  v1::GenerateRequest request = Question({"a"});
-  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
-  const std::shared_ptr<Answer> answer = AskFor(request);
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
-  decode_.calls.at(0)->NeedRows(0);
-  vision_.calls.at(1)->Fail(VisionDown());
-  EXPECT_TRUE(decode_.calls[0]->cancelled);
-  ASSERT_EQ(decode_.calls.size(), 2u);
-  EXPECT_EQ(decode_.calls[1]->start.images_size(), 0);
-  decode_.calls[1]->Piece("text");
-  decode_.calls[1]->End(absl::OkStatus());
-  EXPECT_EQ(sink_.ends, 1);
-  EXPECT_TRUE(sink_.status.ok()) << sink_.status;
-  EXPECT_EQ(sink_.response.receipt().degraded_size(), 1);
-}
-
-// Rows that were asked for under the first numbering are told under the second.
-TEST_F(AnswerTest, RowsThatComeWhileDecodeIsAskedAnewBelongToTheirPicture) {
-  v1::GenerateRequest request = Question({"a", "b", "c"});
-  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
-  const std::shared_ptr<Answer> answer = AskFor(request);
-  for (int i = 0; i < 3; ++i) vision_.calls.at(i)->Ready(v1::CACHE_TIER_LOCAL);
-  for (uint32_t i = 0; i < 3; ++i) decode_.calls.at(0)->NeedRows(i);
-  vision_.calls.at(3)->Fail(VisionDown());  // "a": decode is asked about "b" and "c"
-  ASSERT_EQ(decode_.calls.size(), 2u);
-  ASSERT_EQ(decode_.calls[1]->start.images_size(), 2);
-  vision_.calls.at(4)->Ready(v1::CACHE_TIER_COMPUTED);  // "b"
-  EXPECT_EQ(decode_.calls[1]->rows_ready, std::vector<uint32_t>{0});
-  decode_.calls[1]->Piece("x");
-  v1::DecodeEnd end;
-  end.add_images()->set_cache(v1::CACHE_TIER_STORE);
-  end.add_images()->set_cache(v1::CACHE_TIER_LOCAL);
-  decode_.calls[1]->End(absl::OkStatus(), end);
-  const v1::Receipt& receipt = sink_.response.receipt();
-  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_UNSPECIFIED);
-  EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_COMPUTED);
-  EXPECT_EQ(receipt.images(2).cache(), v1::CACHE_TIER_LOCAL);
-}
-
-TEST_F(AnswerTest, ABadPictureIsNotLeftOut) {
-  v1::GenerateRequest request = Question({"a"});
-  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
-  const std::shared_ptr<Answer> answer = AskFor(request);
-  vision_.calls.at(0)->Fail(base::BadField("image", "IMAGE_TRUNCATED", "cut"));
-  EXPECT_EQ(base::ReasonOf(sink_.status), "IMAGE_TRUNCATED");
-}
-
-TEST_F(AnswerTest, QuestionsOfASessionOrAboutOnePictureHaveOneAffinity) {
-  Ask({});
-  EXPECT_EQ(decode_.calls.at(0)->affinity, "");
-  v1::GenerateRequest request = Question({});
-  request.set_session("s");
-  const std::shared_ptr<Answer> with_session = AskFor(request);
-  EXPECT_EQ(decode_.calls.at(1)->affinity, AffinityOf("", "s"));
-  Ask({"a"});
-  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  Ask({"a", "b"});
-  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
-  EXPECT_FALSE(decode_.calls.at(2)->affinity.empty());
-  EXPECT_EQ(decode_.calls.at(2)->affinity, decode_.calls.at(3)->affinity);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class EchoDecodeClient final : public DecodeClient {
     for (std::thread& thread : threads_) thread.join();
   }
   std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start, const rpc::RequestContext&,
-                                       const std::string&,
+                                       const Placement&,
                                        std::shared_ptr<DecodeEvents> events) override {
     const std::string text = start.messages(0).parts(start.messages(0).parts_size() - 1).text();
     base::MutexLock lock(mutex_);
@@ -143,8 +143,9 @@ class GatewayServiceTest : public ::testing::Test {
   testing::FakeClock clock_;
   KnownImages known_{16};
   ImageResolver resolver_{vision_, known_, "f"};
-  InflightLimit limit_{2};
-  GatewayService service_{{options_, resolver_, decode_, clock_, metrics_}, limit_, {}};
+  Admission admission_{{.max_requests = 2}, clock_};
+  Pace pace_;
+  GatewayService service_{{options_, resolver_, decode_, clock_, metrics_, admission_, pace_}, {}};
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::GatewayService::Stub> stub_;
 };
@@ -254,25 +255,24 @@ TEST_F(GatewayServiceTest, WhatCannotBeParsedIsInternalInEveryMethod) {
   EXPECT_EQ(Raw("UploadImage", {}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(Raw("UploadImage", {data, data}).ok());
   EXPECT_EQ(Raw("NoSuchMethod", {data}).code(), absl::StatusCode::kUnimplemented);
-  limit_.Drain(clock_, absl::InfiniteFuture());  // no refused call keeps its place
+  admission_.Drain(absl::InfiniteFuture());  // no refused call keeps its place
 }
 
 TEST_F(GatewayServiceTest, BeyondTheLimitIsRefusedAtOnceWithADelay) {
-  ASSERT_TRUE(limit_.Enter().ok());
-  ASSERT_TRUE(limit_.Enter().ok());
+  std::vector<absl::StatusOr<Admission::Place>> places;
+  for (int i = 0; i < 2; ++i) places.push_back(admission_.Enter(""));
   grpc::ClientContext context;
   v1::GenerateResponse response;
   const absl::Status status = rpc::FromGrpc(stub_->Generate(&context, Question("x"), &response));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(base::RetryOf(status).has_value());
-  limit_.Leave();
-  limit_.Leave();
+  places.clear();
   grpc::ClientContext again;
   EXPECT_TRUE(stub_->Generate(&again, Question("x"), &response).ok());
 }
 
 TEST_F(GatewayServiceTest, DrainingRefusesNewWork) {
-  limit_.Drain(clock_, clock_.Now());
+  admission_.Drain(clock_.Now());
   grpc::ClientContext context;
   v1::GenerateResponse response;
   const absl::Status status = rpc::FromGrpc(stub_->Generate(&context, Question("x"), &response));
@@ -337,6 +337,8 @@ TEST_F(GatewayServiceTest, AnUploadThatIsNotFinishedEndsWithItsDeadline) {
   v1::UploadImageRequest chunk;
   chunk.set_data("half a picture");
   writer->Write(chunk);
+  while (admission_.inflight() < 1) std::this_thread::yield();
+  clock_.Advance(absl::Seconds(1));
   const absl::Status status = rpc::FromGrpc(writer->Finish());
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(base::FactsOf(status)["stage"], "upload");
@@ -353,11 +355,11 @@ TEST_F(GatewayServiceTest, UploadsUnderWayCountAsRequests) {
     writers.push_back(stub_->UploadImage(contexts.back().get(), &response));
     writers.back()->Write(chunk);
   }
-  while (limit_.inflight() < 2) std::this_thread::yield();  // until the server has seen both
+  while (admission_.inflight() < 2) std::this_thread::yield();  // until the server has seen both
   EXPECT_EQ(base::ReasonOf(Upload(10).status()), "QUEUE_FULL");
   for (const auto& context : contexts) context->TryCancel();
   for (const auto& writer : writers) writer->Finish();
-  limit_.Drain(clock_, absl::InfiniteFuture());  // both places come back
+  admission_.Drain(absl::InfiniteFuture());  // both places come back
 }
 
 TEST(UploadBudgetTest, WhatIsTakenComesBack) {
@@ -370,8 +372,8 @@ TEST(UploadBudgetTest, WhatIsTakenComesBack) {
 }
 
 TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
-  InflightLimit wide(64);
-  GatewayService service({options_, resolver_, decode_, clock_, metrics_}, wide, {});
+  Admission wide({.max_requests = 64}, clock_);
+  GatewayService service({options_, resolver_, decode_, clock_, metrics_, wide, pace_}, {});
   auto server = rpc::Server::Start({}, {&service}, {});
   ASSERT_TRUE(server.ok());
   const auto stub = v1::GatewayService::NewStub((*server)->InProcessChannel());

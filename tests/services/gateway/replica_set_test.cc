@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,7 +37,7 @@ class ReplicaSetTest : public ::testing::Test {
   };
 
   ~ReplicaSetTest() override {
-    for (const ReplicaSet::State& state : set_->States()) {  // others may be gone
+    for (const ReplicaState& state : set_->States()) {  // others may be gone
       const Peer& peer = peers_[state.view.name];
       for (const auto& call : peer.decode->calls) call->End(absl::CancelledError("test over"));
       for (const auto& call : peer.vision->calls) call->Cancel();
@@ -51,10 +52,24 @@ class ReplicaSetTest : public ::testing::Test {
     set_ = std::make_unique<ReplicaSet>(
         options,
         ReplicaHooks{[this](const std::string& address) { return Resolve(address); },
-                     [this](const std::string& name) { return Make(name); }},
+                     [this](const std::string& name) { return Make(name); },
+                     [this](const std::vector<ReplicaState>& states) { Hear(states); }},
         clock_);
     decode_ = MakeRoutedDecodeClient(*set_);
     vision_ = MakeRoutedVisionClient(*set_);
+  }
+
+  void Hear(const std::vector<ReplicaState>& states) {
+    base::MutexLock lock(mutex_);
+    heard_ = states;
+  }
+  int64_t FreeTokensHeard() {
+    base::MutexLock lock(mutex_);
+    int64_t tokens = 0;
+    for (const ReplicaState& state : heard_) {
+      if (state.view.up) tokens += state.load.free_tokens;
+    }
+    return tokens;
   }
 
   absl::StatusOr<std::vector<std::string>> Resolve(const std::string& address) {
@@ -119,7 +134,7 @@ class ReplicaSetTest : public ::testing::Test {
     EXPECT_TRUE(done());
   }
   bool IsUp(const std::string& name) {
-    for (const ReplicaSet::State& state : set_->States()) {
+    for (const ReplicaState& state : set_->States()) {
       if (state.view.name == name) return state.view.up;
     }
     return false;
@@ -133,8 +148,8 @@ class ReplicaSetTest : public ::testing::Test {
     std::vector<uint32_t> needed;
     int ends = 0;
     absl::Status status;
-    void OnRouted(const std::string& replica, const std::string& reason) override {
-      routes.push_back(replica + ": " + reason);
+    void OnRouted(const Routed& routed) override {
+      routes.push_back(routed.replica + ": " + routed.reason);
     }
     void OnAccepted(const v1::Accepted&) override {}
     void OnNeedRows(const v1::NeedRows& need) override {
@@ -151,7 +166,7 @@ class ReplicaSetTest : public ::testing::Test {
   };
   std::shared_ptr<DecodeCall> Ask(const std::shared_ptr<Events>& events,
                                   const std::string& affinity = "a") {
-    return decode_->Generate({}, {}, affinity, events);
+    return decode_->Generate({}, {}, {.affinity = affinity}, events);
   }
   // Who has the answer that was asked last, and the other one.
   std::pair<std::string, std::string> Holder() {
@@ -165,6 +180,7 @@ class ReplicaSetTest : public ::testing::Test {
   testing::FakeClock clock_;
   base::Mutex mutex_;
   std::map<std::string, absl::StatusOr<std::vector<std::string>>> names_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ReplicaState> heard_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Peer> peers_;  // calls and watches by the thread of the test
   std::unique_ptr<ReplicaSet> set_;
   std::unique_ptr<DecodeClient> decode_;
@@ -216,6 +232,38 @@ TEST_F(ReplicaSetTest, DrainingAndFullReplicasGetNothingNew) {
   EXPECT_EQ(base::ReasonOf(set_->Pick("a").status()), "QUEUE_FULL");
   Tell("r1:1");
   EXPECT_EQ(set_->Pick("a")->replica->name, "r1:1");
+}
+
+TEST_F(ReplicaSetTest, WhoeverCountsTheRoomHearsOfEveryChange) {
+  Start({"r0:1", "r1:1"});
+  Tell("r0:1", {.free_tokens = 100});
+  Tell("r1:1", {.free_tokens = 20});
+  EXPECT_EQ(FreeTokensHeard(), 120);
+  Tell("r1:1", {.free_tokens = 30});
+  EXPECT_EQ(FreeTokensHeard(), 130);
+  EndWatch("r0:1");
+  EXPECT_EQ(FreeTokensHeard(), 30);
+  Await([&] { return FreeTokensHeard() == 0; });  // r1 is silent
+}
+
+TEST_F(ReplicaSetTest, AWaitIsWhatIsQueuedByTheRateAtWhichItDrains) {
+  Start({"r0:1", "r1:1"});
+  for (uint64_t i = 0; i <= 10; ++i) {  // 4 a second
+    Tell("r0:1", {.waiting = 8, .requests_ended = i});
+    Tell("r1:1", {.waiting = 2, .requests_ended = i});
+    clock_.Advance(absl::Milliseconds(250));
+  }
+  std::set<std::pair<absl::Duration, absl::Duration>> waits;
+  for (const char* affinity : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+    const DecodeWaits wait = decode_->Waits(affinity);
+    waits.emplace(wait.first, wait.least);
+    const bool busy = wait.first == absl::Seconds(2);
+    EXPECT_EQ(set_->Pick(affinity, {}, absl::Seconds(1))->redirected, busy);
+    EXPECT_FALSE(set_->Pick(affinity)->redirected);
+  }
+  EXPECT_EQ(waits, (std::set<std::pair<absl::Duration, absl::Duration>>{
+                       {absl::Seconds(2), absl::Milliseconds(500)},
+                       {absl::Milliseconds(500), absl::Milliseconds(500)}}));
 }
 
 TEST_F(ReplicaSetTest, AddressesComeAndGoAndAFailureToResolveChangesNothing) {

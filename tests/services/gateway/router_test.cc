@@ -101,5 +101,27 @@ TEST(RouterTest, WhyNobodyTakesItIsTold) {
   EXPECT_EQ(ChooseReplica(replicas, "a").outcome, Route::Outcome::kNoneUp);
 }
 
+TEST(RouterTest, AFirstChoiceThatIsTooBusyForTheDeadlineIsPassedOver) {
+  std::vector<ReplicaView> replicas = Up(3);
+  const size_t first = ChooseReplica(replicas, "a").index;
+  replicas[first].wait = absl::Seconds(2);
+  const Route patient = ChooseReplica(replicas, "a", {}, absl::Seconds(2));
+  EXPECT_EQ(patient.index, first);
+  EXPECT_FALSE(patient.redirected);
+  const Route hurried = ChooseReplica(replicas, "a", {}, absl::Seconds(1));
+  EXPECT_NE(hurried.index, first);
+  EXPECT_TRUE(hurried.redirected);
+  EXPECT_EQ(hurried.reason,
+            "first choice " + replicas[first].name + " is too busy for the deadline");
+}
+
+TEST(RouterTest, WhereAllAreTooBusyTheEarliestIsChosen) {
+  std::vector<ReplicaView> replicas = Up(3);
+  for (size_t i = 0; i < 3; ++i) replicas[i].wait = absl::Seconds(3 - static_cast<int>(i));
+  EXPECT_EQ(ChooseReplica(replicas, "a", {}, absl::ZeroDuration()).index, 2u);
+  replicas[2].up = false;
+  EXPECT_EQ(ChooseReplica(replicas, "a", {}, absl::ZeroDuration()).index, 1u);
+}
+
 }  // namespace
 }  // namespace tessera::gateway

@@ -70,7 +70,7 @@ class SlowClientTest : public ::testing::Test {
     decode_server_ = *rpc::Server::Start({}, {&decode_}, {"tessera.v1.DecodeService"});
     decode_client_ = MakeGrpcDecodeClient(decode_server_->InProcessChannel(), clock_);
     service_ = std::make_unique<GatewayService>(
-        Answer::Parts{options_, resolver_, *decode_client_, clock_, metrics_}, limit_,
+        Answer::Parts{options_, resolver_, *decode_client_, clock_, metrics_, admission_, pace_},
         v1::GetModelInfoResponse());
     server_ = *rpc::Server::Start({.address = "127.0.0.1:0"}, {service_.get()},
                                   {"tessera.v1.GatewayService"});
@@ -122,7 +122,8 @@ class SlowClientTest : public ::testing::Test {
   testing::FakeVisionClient vision_;
   KnownImages known_{16};
   ImageResolver resolver_{vision_, known_, "f"};
-  InflightLimit limit_{8};
+  Admission admission_{{.max_requests = 8}, clock_};
+  Pace pace_;
   LongAnswers decode_;
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<DecodeClient> decode_client_;
@@ -162,7 +163,7 @@ TEST_F(SlowClientTest, AClientThatDoesNotReadOnIsAbortedAndDisturbsNobody) {
   const absl::Status status = rpc::FromGrpc(stream->Finish());
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_EQ(base::ReasonOf(status), "SLOW_CLIENT");
-  limit_.Drain(clock_, absl::InfiniteFuture());  // its place is free again
+  admission_.Drain(absl::InfiniteFuture());  // its place is free again
 }
 
 TEST_F(SlowClientTest, ADeadlineIsSeenThoughTheAnswerWaitsForItsClient) {
@@ -190,7 +191,7 @@ TEST_F(SlowClientTest, AClientThatGoesWhileItsAnswerWaitsLeavesNothing) {
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
   while (decode_.cancelled.load() == 0) Pause();
-  limit_.Drain(clock_, absl::InfiniteFuture());
+  admission_.Drain(absl::InfiniteFuture());
 }
 
 }  // namespace

@@ -154,13 +154,12 @@ HttpGateway::~HttpGateway() {
 void HttpGateway::Start() { CHECK(TryStart().ok()); }
 
 absl::Status HttpGateway::TryStart() {
-  limit = std::make_unique<gateway::InflightLimit>(max_requests);
+  admission = std::make_unique<gateway::Admission>(limits, clock);
   v1::GetModelInfoResponse model;
   model.set_model("m");
   model.set_context_tokens(4096);
   auto started = gateway::http::HttpServer::Start(
-      http, {.answer = {options, resolver_, decode, clock, metrics_},
-             .limit = *limit,
+      http, {.answer = {options, resolver_, decode, clock, metrics_, *admission, pace_},
              .model = model,
              .version = "1.2.3",
              .tenant = tenant,

@@ -70,17 +70,18 @@ class HttpGateway {
   gateway::http::TenantResolver tenant;
   std::function<absl::Status()> health;
   std::function<void(const gateway::http::HttpDone&)> done;
-  int max_requests = 1000;
+  gateway::AdmissionLimits limits{.max_requests = 1000};
 
   FakeClock clock;
   StubVision vision;
   StubDecode decode;
-  std::unique_ptr<gateway::InflightLimit> limit;
+  std::unique_ptr<gateway::Admission> admission;
   std::unique_ptr<gateway::http::HttpServer> server;
 
  private:
   metrics::Metrics all_metrics_{"m"};
   gateway::GatewayMetrics metrics_{all_metrics_};
+  gateway::Pace pace_;
   gateway::KnownImages known_{16};
   gateway::ImageResolver resolver_{vision, known_, "f"};
 };

@@ -71,7 +71,7 @@ TEST(HttpServerTest, AnAnswerIsOneJson) {
   EXPECT_EQ(json["object"], "chat.completion");
   EXPECT_EQ(json["choices"][0]["message"]["content"], "Hello you");
   EXPECT_EQ(json["usage"]["completion_tokens"], 2);
-  Await([&] { return gateway.limit->inflight() == 0; });
+  Await([&] { return gateway.admission->inflight() == 0; });
 }
 
 TEST(HttpServerTest, AStreamEndsWithItsFinishReasonAndDone) {
@@ -200,12 +200,12 @@ TEST(HttpServerTest, AClientThatGoesEndsItsAnswerWhileNothingIsWritten) {
     client.Close();
     Await([&] { return stream->cancelled(); });
   }
-  Await([&] { return gateway.limit->inflight() == 0 && gateway.server->connections() == 0; });
+  Await([&] { return gateway.admission->inflight() == 0 && gateway.server->connections() == 0; });
 }
 
 TEST(HttpServerTest, AllPlacesTakenIsTooManyRequests) {
   HttpGateway gateway;
-  gateway.max_requests = 1;
+  gateway.limits.max_requests = 1;
   gateway.Start();
   RawClient first(gateway.port());
   first.Send(Ask());
@@ -362,9 +362,9 @@ TEST(HttpServerTest, OptionsThatCannotBeAreRefused) {
   }
   options.address = "127.0.0.1:0";
   options.tls_key = "key.pem";
-  EXPECT_EQ(base::FieldOf(start(options)), "http_tls_certificate");
+  EXPECT_EQ(base::FieldOf(start(options)), "tls_cert_file");
   options.tls_certificate = "no-such.pem";
-  EXPECT_EQ(base::FieldOf(start(options)), "http_tls_certificate");
+  EXPECT_EQ(base::FieldOf(start(options)), "tls_cert_file");
   options.tls_key = options.tls_certificate = "";
   options.image_url_hosts = {"http://a"};
   EXPECT_EQ(base::FieldOf(start(options)), "image_url_hosts");
@@ -397,7 +397,7 @@ TEST(HttpServerTest, ShutdownCancelsWhatOutlivesItsGrace) {
   const auto stream = gateway.decode.Await(0);
   gateway.server->Shutdown(absl::ZeroDuration());
   EXPECT_TRUE(stream->cancelled());
-  EXPECT_EQ(gateway.limit->inflight(), 0);
+  EXPECT_EQ(gateway.admission->inflight(), 0);
   EXPECT_EQ(client.ReadAll(), "");
 }
 

@@ -90,7 +90,7 @@ TEST_F(RemotePicturesTest, ThatAreNoneNameTheirPlace) {
   reply = gateway_.Send(AskAbout({"http://elsewhere.example/abc"}));
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(ErrorOf(reply)["code"], "image_url_host");
-  EXPECT_EQ(gateway_.limit->inflight(), 0);
+  EXPECT_EQ(gateway_.admission->inflight(), 0);
 }
 
 TEST_F(RemotePicturesTest, TogetherAreNoLargerThanAMessage) {
@@ -122,7 +122,7 @@ TEST_F(RemotePicturesTest, OfAClientThatGoesGiveTheirPlaceBack) {
   }
   Await([&] { return gateway_.server->connections() == 0; });
   host_.HangUp();
-  Await([&] { return gateway_.limit->inflight() == 0; });
+  Await([&] { return gateway_.admission->inflight() == 0; });
 }
 
 TEST_F(RemotePicturesTest, AreNotFetchedByDefault) {

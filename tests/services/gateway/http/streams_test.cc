@@ -106,9 +106,9 @@ TEST(StreamsTest, ASlowReaderIsEndedAndNobodyElseWaits) {
   }
   // The others are done while it still hangs; it keeps its place until its time is over.
   EXPECT_FALSE(streams[0]->cancelled());
-  Await([&] { return gateway.limit->inflight() == 1; });
+  Await([&] { return gateway.admission->inflight() == 1; });
   EndByTime(gateway, *streams[0], gateway.options.slow_client_timeout);
-  Await([&] { return gateway.limit->inflight() == 0; });
+  Await([&] { return gateway.admission->inflight() == 0; });
   Await([&] { return gateway.server->connections() == kStreams - 1; });
   EXPECT_FALSE(absl::StrContains(clients[0]->ReadAll(), "[DONE]"));
 }
@@ -145,7 +145,7 @@ TEST(StreamsTest, TheDeadlineEndsASlowReaderToo) {
   const auto stream = gateway.decode.Await(0);
   FillUp(*stream);
   EndByTime(gateway, *stream, absl::Seconds(5));
-  Await([&] { return gateway.server->connections() == 0 && gateway.limit->inflight() == 0; });
+  Await([&] { return gateway.server->connections() == 0 && gateway.admission->inflight() == 0; });
 }
 
 // An answer that ended well waits in the kernel and here for write_timeout, no longer.
@@ -159,7 +159,7 @@ TEST(StreamsTest, TheLastWordsWaitForTheirReaderForAWhile) {
   stream->Piece(std::string(16 << 20, '.'));
   stream->End();
   Await([&] { return gateway.server->connections() == 0; });
-  EXPECT_EQ(gateway.limit->inflight(), 0);
+  EXPECT_EQ(gateway.admission->inflight(), 0);
 }
 
 TEST(StreamsTest, HundredsThatGoAtOnceAreAllCancelled) {
@@ -175,7 +175,7 @@ TEST(StreamsTest, HundredsThatGoAtOnceAreAllCancelled) {
   for (const auto& stream : streams) stream->Piece("some");
   clients.clear();
   for (const auto& stream : streams) Await([&] { return stream->cancelled(); });
-  Await([&] { return gateway.limit->inflight() == 0 && gateway.server->connections() == 0; });
+  Await([&] { return gateway.admission->inflight() == 0 && gateway.server->connections() == 0; });
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ class StubDecode final : public gateway::DecodeClient {
   };
 
   std::shared_ptr<gateway::DecodeCall> Generate(
-      const v1::DecodeStart& start, const rpc::RequestContext&, const std::string&,
+      const v1::DecodeStart& start, const rpc::RequestContext&, const gateway::Placement&,
       std::shared_ptr<gateway::DecodeEvents> events) override {
     auto stream = std::make_shared<Stream>(start, std::move(events));
     {

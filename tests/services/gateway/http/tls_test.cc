@@ -53,12 +53,17 @@ class Certificates {
 };
 
 // What comes for `request`, up to the end; empty where there is no TLS that `authority` vouches
-// for.
-std::string Talk(int port, const std::string& authority, const std::string& request) {
+// for, or where the server takes none of ours: `own` + ".pem" and ".key".
+std::string Talk(int port, const std::string& authority, const std::string& request,
+                 const std::string& own = "") {
   asio::io_context io;
   asio::ssl::context context(asio::ssl::context::tls_client);
   context.load_verify_file(authority);
   context.set_verify_mode(asio::ssl::verify_peer);
+  if (!own.empty()) {
+    context.use_certificate_chain_file(own + ".pem");
+    context.use_private_key_file(own + ".key", asio::ssl::context::pem);
+  }
   asio::ssl::stream<asio::ip::tcp::socket> stream(io, context);
   stream.set_verify_callback(asio::ssl::host_name_verification("localhost"));
   boost::system::error_code error;
@@ -108,6 +113,29 @@ TEST(TlsTest, AnswersAreEncryptedAndNewCertificatesTaken) {
   EXPECT_EQ(gateway.Send(kVersion).status, 0);
 }
 
+TEST(TlsTest, WithAnAuthorityOfClientsOnlyTheyAreAnswered) {
+  Certificates files;
+  files.Make("server", "DNS:localhost");
+  files.Make("client", "DNS:client.example");
+  files.Make("stranger", "DNS:client.example");
+  HttpGateway gateway;
+  gateway.http.tls_client_ca = files.File("client.pem");
+  EXPECT_EQ(base::FieldOf(gateway.TryStart()), "tls_cert_file");
+  gateway.http.tls_certificate = files.File("server.pem");
+  gateway.http.tls_key = files.File("server.key");
+  gateway.Start();
+  const std::string server = files.File("server.pem");
+  EXPECT_THAT(Talk(gateway.port(), server, kVersion, files.File("client")), HasSubstr("1.2.3"));
+  EXPECT_EQ(Talk(gateway.port(), server, kVersion, files.File("stranger")), "");
+  EXPECT_EQ(Talk(gateway.port(), server, kVersion), "");
+
+  HttpGateway other;
+  other.http = gateway.http;
+  other.http.address = "127.0.0.1:0";
+  other.http.tls_client_ca = "no-such.pem";
+  EXPECT_EQ(base::FieldOf(other.TryStart()), "tls_client_ca_file");
+}
+
 TEST(TlsTest, AKeyOfAnotherCertificateIsRefused) {
   Certificates files;
   files.Make("a", "DNS:localhost");
@@ -115,7 +143,7 @@ TEST(TlsTest, AKeyOfAnotherCertificateIsRefused) {
   HttpGateway gateway;
   gateway.http.tls_certificate = files.File("a.pem");
   gateway.http.tls_key = files.File("b.key");
-  EXPECT_EQ(base::FieldOf(gateway.TryStart()), "http_tls_key");
+  EXPECT_EQ(base::FieldOf(gateway.TryStart()), "tls_key_file");
 }
 
 TEST(TlsTest, PicturesComeOnlyFromHostsWithTheirCertificate) {

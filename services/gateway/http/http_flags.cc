@@ -1,0 +1,20 @@
+#include "services/gateway/http/http_flags.h"
+
+namespace tessera::gateway::http {
+
+std::vector<flags::Flag> HttpFlags(HttpOptions& options) {
+  return {
+      {"http_address", flags::ValueOrEmpty(options.address), "of the OpenAI API; empty: none"},
+      {"http_threads", flags::Within(options.threads, 1, 64), "that serve HTTP connections"},
+      {"image_url_hosts", flags::List(options.image_url_hosts),
+       "host or host:port,... from whose public addresses pictures are fetched [none is]"},
+  };
+}
+
+void ApplyAccess(const rpc::AccessOptions& access, HttpOptions& options) {
+  options.tls_certificate = access.tls.cert;
+  options.tls_key = access.tls.key;
+  options.tls_client_ca = access.tls.ca;
+}
+
+}  // namespace tessera::gateway::http
