@@ -68,7 +68,7 @@ base::Json LocalServer::ServerJson() {
   json["gateway"] = {{"inflight_requests", gateway_->inflight()}};
   json["vision"] = PipelineState(vision_->stats());
   json["decode"] = EngineState(decode_->stats());
-  json["store"] = {{"bytes", store_->bytes()}};
+  json["store"] = {{"bytes", stores_->local().bytes()}};
   return json;
 }
 

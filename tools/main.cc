@@ -14,6 +14,7 @@
 #include "common/flags/trace_flags.h"
 #include "common/flags/usage.h"
 #include "services/gateway/access_flags.h"
+#include "services/gateway/http/http_flags.h"
 #include "tools/ask.h"
 #include "tools/bench_kernel.h"
 #include "tools/bench_schedule.h"
@@ -62,14 +63,12 @@ int Report(const absl::Status& status) {
 
 void AddServe(CLI::App& app, ServeOptions& options) {
   options.server.grpc_address = "127.0.0.1:9000";
-  options.server.http_address = "127.0.0.1:8000";
+  options.server.http.address = "127.0.0.1:8000";
   options.server.ops_address = "127.0.0.1:9464";
   AddFlag(app, {"model", Value(options.server.model_dir), "model directory"})->required();
   AddFlags(
       app,
       {{"grpc_address", Value(options.server.grpc_address), "host:port, port 0 takes a free one"},
-       {"http_address", ValueOrEmpty(options.server.http_address),
-        "of the OpenAI API; empty: none"},
        {"ops_address", ValueOrEmpty(options.server.ops_address),
         "host:port of /metrics, /healthz and /readyz; port 0 takes a free one, empty: none"},
        {"reflection",
@@ -78,6 +77,7 @@ void AddServe(CLI::App& app, ServeOptions& options) {
             {{"auto", std::nullopt}, {"true", true}, {"false", false}, {"1", true}, {"0", false}}),
         "of gRPC, which asks for no key; auto: where there are no keys"},
        {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
+  AddFlags(app, gateway::http::HttpFlags(options.server.http));
   AddFlags(app, gateway::AccessFlags(options.server.access));
   rpc::TraceOptions& traces = options.server.traces;
   AddFlags(app, flags::TraceFlags(traces.endpoint, traces.tls, traces.ca_file));

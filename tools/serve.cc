@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/flags.h"
+#include "common/flags/store_flags.h"
 #include "common/ops/stop_signal.h"
 #include "services/decode/decode_flags.h"
 #include "services/gateway/gateway_flags.h"
@@ -18,9 +19,7 @@ namespace tessera::tools {
 namespace {
 
 using flags::AddFlags;
-using flags::Bytes;
 using flags::Flag;
-using flags::OneOf;
 using flags::Value;
 using flags::ValueOrEmpty;
 
@@ -35,9 +34,6 @@ std::vector<Flag> CommonFlags(ServeOptions& options) {
        "key of image handles [a fresh one]"},
       {"device", Value(options.device), "cpu or reference"},
       {"threads", Value(server.threads), "of the compute pool [what the machine grants]"},
-      {"embedding_store", OneOf<std::string>(options.embedding_store, {{"memory", "memory"}}),
-       "memory"},
-      {"embedding_store_bytes", Bytes(server.embedding_store_bytes), "rows kept in memory"},
   };
 }
 
@@ -67,7 +63,7 @@ void PrintReport(const LocalServer& server, const ServeOptions& options,
   const std::string tls = access.tls.empty() ? "" : access.tls.ca.empty() ? " TLS" : " mutual TLS";
   out << "  gRPC            " << address << tls << "\n";
   if (server.http_port() != 0) {
-    out << "  HTTP            " << WithPort(options.server.http_address, server.http_port())
+    out << "  HTTP            " << WithPort(options.server.http.address, server.http_port()) << tls
         << " (/v1/chat/completions /v1/models /health /version)\n";
   }
   if (server.ops_port() != 0) {
@@ -105,6 +101,7 @@ void LogLoad(const decode::EngineStats& now, const decode::EngineStats& before) 
 
 void AddServiceFlags(CLI::App& app, ServeOptions& options) {
   AddFlags(app, CommonFlags(options));
+  AddFlags(app, flags::StoreFlags(options.server.store));
   AddFlags(app, vision::VisionFlags(options.server.vision));
   AddFlags(app, decode::DecodeFlags(options.server.decode));
   AddFlags(app, gateway::GatewayFlags(options.server.gateway));

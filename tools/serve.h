@@ -17,7 +17,6 @@ namespace tessera::tools {
 struct ServeOptions {
   LocalServerOptions server;
   absl::Duration drain_timeout = absl::Seconds(90);
-  std::string embedding_store = "memory";
   std::string device = "cpu";
   std::string vision_device;        // empty: --device
   std::string program = "tessera";  // as it was called, for the command that the report shows

@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/bytes.h"
 
 namespace tessera::flags {
@@ -48,6 +50,18 @@ FlagValue Text(std::string& target, bool empty_ok) {
 
 FlagValue Value(std::string& target) { return Text(target, false); }
 FlagValue ValueOrEmpty(std::string& target) { return Text(target, true); }
+
+FlagValue List(std::vector<std::string>& target) {
+  return {.type = "TEXT,...",
+          .text = absl::StrJoin(target, ","),
+          .empty_ok = true,
+          .set = [&target](const std::string& text) {
+            target.clear();
+            if (!text.empty()) target = absl::StrSplit(text, ',');
+            return absl::OkStatus();
+          }};
+}
+
 FlagValue Value(int32_t& target) { return Whole(target); }
 FlagValue Value(int64_t& target) { return Whole(target); }
 FlagValue Value(uint32_t& target) { return Whole(target); }

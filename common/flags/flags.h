@@ -35,9 +35,10 @@ struct Flag {
   std::string help;
 };
 
-FlagValue Value(std::string& target);         // any text but ""
-FlagValue ValueOrEmpty(std::string& target);  // "" too
-FlagValue Value(bool& target);                // true, false
+FlagValue Value(std::string& target);              // any text but ""
+FlagValue ValueOrEmpty(std::string& target);       // "" too
+FlagValue List(std::vector<std::string>& target);  // "a,b"; empty: none
+FlagValue Value(bool& target);                     // true, false
 FlagValue Value(int32_t& target);
 FlagValue Value(int64_t& target);
 FlagValue Value(uint32_t& target);

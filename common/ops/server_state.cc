@@ -46,6 +46,15 @@ void ServerState::SetDraining() {
   draining_.Set(1);
 }
 
+absl::Status ServerState::Health() const {
+  for (const Check& check : Readiness()) {
+    if (const absl::Status status = check.ask(); !status.ok()) {
+      return absl::UnavailableError(absl::StrCat(check.name, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<Check> ServerState::Readiness() const {
   return {
       {"model",

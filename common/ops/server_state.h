@@ -36,6 +36,8 @@ class ServerState {
   // From now on; there is no way back.
   void SetDraining();
 
+  // OK, or why nothing new should be sent: the first condition of Readiness that does not hold.
+  absl::Status Health() const;
   // The conditions of /readyz: "model" (loaded), "canary" (passed, or there is none) and "serving"
   // (not draining). They use this object.
   std::vector<Check> Readiness() const;

@@ -2,11 +2,15 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 
@@ -26,20 +30,52 @@ std::string HostOf(const std::string& address) {
   return host;
 }
 
-}  // namespace
+std::string PortOf(const std::string& address) { return address.substr(address.rfind(':') + 1); }
 
-absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address) {
+absl::StatusOr<std::unique_ptr<addrinfo, FreeList>> LookUp(const std::string& address) {
   RETURN_IF_ERROR(CheckAddress(address));
-  const std::string port = address.substr(address.rfind(':') + 1);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(HostOf(address).c_str(), port.c_str(), &hints, &found);
+  const int error = getaddrinfo(HostOf(address).c_str(), PortOf(address).c_str(), &hints, &found);
   if (error != 0) {
     return absl::UnavailableError(
         absl::StrCat("the name of ", address, " is not known: ", gai_strerror(error)));
   }
-  const std::unique_ptr<addrinfo, FreeList> list(found);
+  return std::unique_ptr<addrinfo, FreeList>(found);
+}
+
+// 0, or the errno of who could not listen there; connections that linger are no matter.
+int TryToListen(const addrinfo& entry) {
+  const int fd = socket(entry.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  const bool listens = bind(fd, entry.ai_addr, entry.ai_addrlen) == 0 && listen(fd, 1) == 0;
+  const int error = listens ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+}  // namespace
+
+absl::Status CheckFree(absl::string_view flag, const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto list, LookUp(address));
+  if (PortOf(address) == "0") return absl::OkStatus();
+  int error = 0;
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+    error = TryToListen(*entry);
+    if (error == 0) return absl::OkStatus();
+  }
+  return base::Error(
+      absl::StatusCode::kInvalidArgument, "ADDRESS_UNAVAILABLE",
+      absl::StrCat("cannot listen on ", address, " (--", flag, "): ", std::strerror(error)));
+}
+
+absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address) {
+  ASSIGN_OR_RETURN(const auto list, LookUp(address));
+  const std::string port = PortOf(address);
   std::vector<std::string> names;
   for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
     char host[NI_MAXHOST];

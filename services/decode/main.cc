@@ -24,6 +24,7 @@
 #include "common/ops/watchdog.h"
 #include "common/rpc/access.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/resolve.h"
 #include "common/rpc/server.h"
 #include "common/rpc/span_exporter.h"
 #include "common/store/store_set.h"
@@ -176,6 +177,7 @@ absl::Status Process::Load(const ProcessOptions& options) {
 absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ops::StopSignal stop;  // before any thread
   RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", options.grpc_address));
   Process process(options);
   ASSIGN_OR_RETURN(
       process.spans,

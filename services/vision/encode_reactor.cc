@@ -112,19 +112,27 @@ absl::Status EncodeReactor::TakeOffer() {
 void EncodeReactor::Lookup(absl::Time asked) {
   Mark(Stage::kQueue, asked);
   const absl::Time start = parts_.clock.Now();
-  auto record = parts_.store.Get(key_);
+  const store::FoundRecord found = Find();
   Mark(Stage::kFetch, start);
-  if (!record.ok()) {
-    base::Log(base::LogLevel::kWarning,
-              absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
-  } else if (record->has_value()) {
-    const absl::Status status = SendReady(**record, v1::CACHE_TIER_LOCAL);
+  if (found.record != nullptr) {
+    const bool local = found.tier == store::StoreTier::kLocal;
+    const absl::Status status =
+        SendReady(found.record, local ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_STORE);
     if (!status.ok()) Fail(status);
     return;
   }
   step_ = Step::kNeedBytes;
   response_.mutable_need_bytes();
   StartWrite(&response_);
+}
+
+store::FoundRecord EncodeReactor::Find() {
+  if (parts_.tiered != nullptr) return parts_.tiered->GetFrom(key_);
+  const auto record = parts_.store.Get(key_);
+  if (record.ok()) return {record->value_or(nullptr)};
+  base::Log(base::LogLevel::kWarning,
+            absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
+  return {};
 }
 
 void EncodeReactor::OnWriteDone(bool ok) {

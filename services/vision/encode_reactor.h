@@ -31,6 +31,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
 
   absl::Status TakeOffer();
   void Lookup(absl::Time asked);
+  store::FoundRecord Find();
   absl::Status TakeChunk();
   absl::Status TakePicture();
   absl::Status Submit();

@@ -22,6 +22,7 @@
 #include "common/ops/stop_signal.h"
 #include "common/ops/watchdog.h"
 #include "common/rpc/access.h"
+#include "common/rpc/resolve.h"
 #include "common/rpc/server.h"
 #include "common/rpc/span_exporter.h"
 #include "common/store/store_set.h"
@@ -122,10 +123,8 @@ absl::Status Process::Load(const ProcessOptions& options) {
   pool = std::make_unique<base::ComputePool>(
       options.threads > 0 ? options.threads : base::ComputePool::AvailableCpus());
   ASSIGN_OR_RETURN(stores, store::StoreSet::Create(options.store, metrics));
-  ASSIGN_OR_RETURN(
-      runtime, VisionRuntime::Create(options.vision, *pool,
-                                     VisionStores(stores->all(), stores->local(), stores->codec()),
-                                     base::RealClock(), metrics));
+  ASSIGN_OR_RETURN(runtime, VisionRuntime::Create(options.vision, *pool, VisionStores(*stores),
+                                                  base::RealClock(), metrics));
   const rpc::ServerOptions server_options = {.address = options.grpc_address,
                                              .max_receive_bytes = kMessageBytes,
                                              .reflection = options.reflection,
@@ -143,6 +142,7 @@ absl::Status Run(ProcessOptions options, const flags::Command& command) {
   ops::StopSignal stop;  // before any thread
   if (options.vision.origin.empty()) options.vision.origin = options.grpc_address;
   RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", options.grpc_address));
   Process process(options);
   ASSIGN_OR_RETURN(
       process.spans,

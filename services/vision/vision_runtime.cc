@@ -167,7 +167,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
       *pipeline, *lookups, stores.store, stores.local, *held, clock, metrics, identity, gate,
       options.image_limits, [this](const ImageHeader& header) { return PlanRows(header, config); },
       answer, stores.codec, options.origin, static_cast<uint32_t>(options.max_pending_images),
-      options.spans});
+      options.spans, stores.tiered});
 }
 
 absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,

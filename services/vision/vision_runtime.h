@@ -12,6 +12,7 @@
 #include "common/base/compute_pool.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
+#include "common/store/store_set.h"
 #include "common/weights/canary_file.h"
 #include "kernels/backend.h"
 #include "services/vision/vision_metrics.h"
@@ -37,10 +38,13 @@ struct VisionStores {
   // `local`: what of `store` is in memory here. `codec` seals what others read here.
   VisionStores(store::EmbeddingStore& all, store::EmbeddingStore& local, store::RecordCodec codec)
       : store(all), local(local), codec(std::move(codec)) {}
+  explicit VisionStores(store::StoreSet& set)
+      : store(set.all()), local(set.local()), codec(set.codec()), tiered(set.shared()) {}
 
   store::EmbeddingStore& store;
   store::EmbeddingStore& local;
   store::RecordCodec codec;
+  store::TieredStore* tiered = nullptr;  // `store`, where it has more than memory
 };
 
 // The vision service of one model on one device: owns backend, tower, threads and service.

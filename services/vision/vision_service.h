@@ -9,6 +9,7 @@
 #include "common/rpc/span_exporter.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
+#include "common/store/tiered_store.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
@@ -40,6 +41,8 @@ struct VisionServiceParts {
   std::string origin = {};             // this replica's name in references
   uint32_t pending_limit = 0;          // pictures that may be pending
   rpc::SpanExporter* spans = nullptr;  // null: spans go nowhere
+  // `store`, where it has more than memory: tells who had a record.
+  store::TieredStore* tiered = nullptr;
 };
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of

@@ -25,7 +25,7 @@ class UsageTest(unittest.TestCase):
             (["serve", "--model", MODEL, "--quality_gate", "perhaps"], "quality_gate"),
             (["serve", "--model", MODEL, "--kv_cache_dtype", "f8"], "kv_cache_dtype"),
             (["serve", "--model", MODEL, "--grpc_address", "nonsense"], "nonsense"),
-            (["serve", "--model", MODEL, "--embedding_store", "redis://x"], "embedding_store"),
+            (["serve", "--model", MODEL, "--embedding_store", "disk"], "embedding_store"),
             (["serve", "--model", MODEL, "--max_images", "0"], "--max_images"),
             (["serve", "--model", MODEL, "--block_size", "0"], "block_size"),
             (["serve", "--model", MODEL, "--kv_cache_bytes", "0"], "kv_cache_bytes"),

@@ -116,9 +116,14 @@ TEST_F(CanaryTest, WithoutTheFileTheServerIsReadyAndAMetricSaysSo) {
 
 TEST_F(CanaryTest, ABlindModelIsUpButNeverReady) {
   Edit("multi_modal_projector.linear_2.weight", testing::Zero);
-  const auto server = LocalServer::Start(Options()).value();
-  EXPECT_THAT(ops::Get(server->ops_port(), "/readyz"),
-              AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("canary: the model is blind")));
+  LocalServerOptions options = Options();
+  options.http.address = "127.0.0.1:0";
+  const auto server = LocalServer::Start(options).value();
+  for (const auto& [port, page] :
+       {std::pair(server->ops_port(), "/readyz"), std::pair(server->http_port(), "/health")}) {
+    EXPECT_THAT(ops::Get(port, page),
+                AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("canary: the model is blind")));
+  }
   EXPECT_THAT(ops::Get(server->ops_port(), "/healthz"), EndsWith("ok\n"));
   EXPECT_THAT(server->ReadyLine(), StartsWith("never ready: canary: the model is blind"));
   EXPECT_THAT(server->MetricsText(), HasSubstr("tessera_canary_present{model_name=\"shelf\"} 1\n"));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/error.h"
+#include "services/gateway/http/http_flags.h"
 #include "tools/serve.h"
 
 namespace tessera::tools {
@@ -83,6 +85,15 @@ TEST(FlagsTest, WhatIsNoValueIsRefusedAndTheFieldStaysAsItWas) {
   EXPECT_EQ(text, "");
 }
 
+TEST(FlagsTest, AListIsTakenApartAtItsCommas) {
+  std::vector<std::string> list = {"old", "ones"};
+  EXPECT_EQ(List(list).text, "old,ones");
+  EXPECT_EQ(Refusal(List(list), "a.example,b.example:81"), "");
+  EXPECT_THAT(list, ::testing::ElementsAre("a.example", "b.example:81"));
+  EXPECT_EQ(Refusal(List(list), ""), "");
+  EXPECT_TRUE(list.empty());
+}
+
 TEST(FlagsTest, AChoiceNamesWhatThereIs) {
   int level = 2;
   const FlagValue value = OneOf<int>(level, {{"low", 1}, {"high", 2}});
@@ -105,6 +116,39 @@ TEST(FlagsTest, EveryServiceFlagIsThereOnceWithHelpAndVariable) {
     EXPECT_FALSE(option->get_type_name().empty()) << option->get_name();
   }
   EXPECT_GT(flags, 30);
+}
+
+TEST(FlagsTest, FlagsReachTheHttpPort) {
+  CLI::App app;
+  gateway::http::HttpOptions options;
+  AddFlags(app, gateway::http::HttpFlags(options));
+  app.parse("--http_address 127.0.0.1:0 --http_threads 3 --image_url_hosts A.example,b.example");
+  EXPECT_EQ(options.address, "127.0.0.1:0");
+  EXPECT_EQ(options.threads, 3);
+  EXPECT_THAT(options.image_url_hosts, ::testing::ElementsAre("A.example", "b.example"));
+  EXPECT_TRUE(options.Validate().ok());
+  for (const char* bad : {"a.example,", "http://a.example", "a.example/x", "a b", ","}) {
+    app.parse(std::vector<std::string>{bad, "--image_url_hosts"});
+    const absl::Status status = options.Validate();
+    EXPECT_EQ(base::FieldOf(status), "image_url_hosts") << bad;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("host:port")) << bad;
+  }
+  for (const char* bad : {"0", "65", "many"}) {
+    EXPECT_THROW(app.parse(std::vector<std::string>{bad, "--http_threads"}), CLI::ParseError);
+  }
+}
+
+TEST(FlagsTest, FlagsReachTheStore) {
+  CLI::App app;
+  ServeOptions options;
+  AddServiceFlags(app, options);
+  app.parse(
+      "--embedding_store rediss://127.0.0.1:1/2 --embedding_store_bytes 2MiB --embedding_ttl 90s "
+      "--embedding_store_key_file key");
+  EXPECT_EQ(options.server.store.store, "rediss://127.0.0.1:1/2");
+  EXPECT_EQ(options.server.store.memory_bytes, 2u << 20);
+  EXPECT_EQ(options.server.store.redis.ttl, absl::Seconds(90));
+  EXPECT_EQ(options.server.store.key_file, "key");
 }
 
 TEST(FlagsTest, FlagsReachTheServices) {

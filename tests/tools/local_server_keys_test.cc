@@ -177,10 +177,9 @@ TEST_F(KeysTest, ASessionOfTheSameNameIsAnothers) {
 TEST_F(KeysTest, WithoutKeysOnlyThisMachineIsServed) {
   LocalServerOptions options = Options();
   options.access.api_keys_file.clear();
-  for (std::string LocalServerOptions::*address :
-       {&LocalServerOptions::grpc_address, &LocalServerOptions::http_address}) {
+  for (const bool http : {false, true}) {
     LocalServerOptions open = options;
-    open.*address = "0.0.0.0:0";
+    (http ? open.http.address : open.grpc_address) = "0.0.0.0:0";
     const absl::Status status = LocalServer::Start(open).status();
     EXPECT_EQ(base::ReasonOf(status), "BAD_OPTION") << status;
     EXPECT_THAT(std::string(status.message()),

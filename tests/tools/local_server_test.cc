@@ -100,7 +100,7 @@ TEST(LocalServerTest, RowsThatInt8WouldHarmAnswerAsInF16) {
 
 TEST(LocalServerTest, RowsThatWereEvictedAreMadeAgain) {
   LocalServerOptions options = SomeOptions();
-  options.embedding_store_bytes = 200 << 10;  // room for one picture
+  options.store.memory_bytes = 200 << 10;  // room for one picture
   const auto server = LocalServer::Start(std::move(options)).value();
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(Ask(*server, Question("demo/shelf1.jpg", "What is the price on row 2?"))->text(),
@@ -176,7 +176,7 @@ TEST(LocalServerTest, WithoutASessionOrWithTheFlagOffNothingIsReadAhead) {
 
 TEST(LocalServerTest, AnUploadWhoseRowsAreGoneHasExpired) {
   LocalServerOptions options = SomeOptions();
-  options.embedding_store_bytes = 200 << 10;  // room for one picture
+  options.store.memory_bytes = 200 << 10;  // room for one picture
   options.decode.prefix_cache = false;
   const auto server = LocalServer::Start(std::move(options)).value();
   const auto upload = Upload(*server, "demo/shelf1.jpg", "");
@@ -192,7 +192,7 @@ TEST(LocalServerTest, AnUploadWhoseRowsAreGoneHasExpired) {
 // stays readable until decode has read it.
 TEST(LocalServerTest, RowsUnderWayAreNotLostInASmallStore) {
   LocalServerOptions options = SomeOptions();
-  options.embedding_store_bytes = 200 << 10;
+  options.store.memory_bytes = 200 << 10;
   const auto server = LocalServer::Start(std::move(options)).value();
   std::vector<std::thread> clients;
   std::vector<absl::Status> ends(48);
@@ -262,7 +262,7 @@ TEST(LocalServerTest, StreamsCancelledAtAnyMomentLeaveTheServerWhole) {
 
 TEST(LocalServerTest, AStoreThatCannotHoldOnePictureIsRefused) {
   LocalServerOptions options = SomeOptions();
-  options.embedding_store_bytes = 1000;
+  options.store.memory_bytes = 1000;
   const absl::Status status = LocalServer::Start(options).status();
   EXPECT_EQ(base::FieldOf(status), "embedding_store_bytes");
   EXPECT_EQ(base::ReasonOf(status), "BAD_OPTION");

@@ -45,7 +45,7 @@ LocalServerOptions SmallServer() {
   options.reflection = false;
   options.vision.quality_gate = false;
   options.decode.kv_cache_bytes.bytes = 512 << 10;  // too small for all: preemption and eviction
-  options.embedding_store_bytes = 256 << 10;
+  options.store.memory_bytes = 256 << 10;
   options.gateway.max_requests = 64;
   return options;
 }

@@ -28,14 +28,17 @@ class ServerStateTest : public ::testing::Test {
 TEST_F(ServerStateTest, ReadyWhileLoadedAndNotDraining) {
   EXPECT_EQ(Ready().status, 503);
   EXPECT_EQ(Ready().body, "model: is being loaded\ncanary: ok\nserving: ok\n");
+  EXPECT_EQ(state_.Health(), absl::UnavailableError("model: is being loaded"));
   EXPECT_FALSE(state_.loaded());
   state_.SetLoaded();
   EXPECT_TRUE(state_.loaded());
   EXPECT_EQ(Ready().status, 200);
   EXPECT_EQ(Ready().body, "model: ok\ncanary: ok\nserving: ok\n");
+  EXPECT_TRUE(state_.Health().ok());
   state_.SetDraining();
   EXPECT_EQ(Ready().status, 503);
   EXPECT_EQ(Ready().body, "model: ok\ncanary: ok\nserving: draining\n");
+  EXPECT_EQ(state_.Health(), absl::UnavailableError("serving: draining"));
 }
 
 TEST_F(ServerStateTest, AFailedCanaryIsNeverReadyAndSaysWhy) {
@@ -44,6 +47,7 @@ TEST_F(ServerStateTest, AFailedCanaryIsNeverReadyAndSaysWhy) {
   state_.SetLoaded();
   EXPECT_EQ(Ready().status, 503);
   EXPECT_EQ(Ready().body, "model: ok\ncanary: the model is blind\nserving: ok\n");
+  EXPECT_EQ(state_.Health(), absl::UnavailableError("canary: the model is blind"));
   EXPECT_EQ(state_.ReadyLine(), "never ready: canary: the model is blind");
   EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 1\n"));
 }

@@ -38,6 +38,18 @@ TEST(ReceiptsTest, ATierIsComputedOnlyForTheRequestThatPaid) {
   EXPECT_EQ(receipt.images(2).cache(), v1::CACHE_TIER_PREFIX_KV);
 }
 
+TEST(ReceiptsTest, WhatVisionFetchedIsOfTheStoreThoughDecodeHadItNear) {
+  v1::DecodeEnd end;
+  for (const v1::CacheTier tier : {v1::CACHE_TIER_LOCAL, v1::CACHE_TIER_PREFIX_KV}) {
+    end.add_images()->set_cache(tier);
+  }
+  std::vector<ResolvedImage> images(2);
+  for (ResolvedImage& image : images) image.cache = v1::CACHE_TIER_STORE;
+  const v1::Receipt receipt = MakeResponse(end, images, {}, {"r1", "affinity"}).receipt();
+  EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_STORE);
+  EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_PREFIX_KV);
+}
+
 TEST(ReceiptsTest, WhatDecodeCountedIsTold) {
   v1::DecodeEnd end;
   end.set_kv_blocks_new(3);
