@@ -220,6 +220,8 @@ class SeriesTest(unittest.TestCase):
 
 
 class CountsTest(Base):
+    flags = ("--deadline_ladder", "")  # a late answer fails, it is not shortened
+
     def stream(self, message, **options):
         return self.stub.GenerateStream(gateway_pb2.GenerateStreamRequest(request=message), **options)
 
@@ -277,6 +279,30 @@ class CountsTest(Base):
         steps = now.sum("tessera_decode_step_tokens", "_sum")
         self.assertGreater(steps, now.sum("tessera_decode_generation_tokens_total"))
         self.assertGreater(now.sum("tessera_decode_prefix_cache_hits_total"), 38 * 256)
+
+
+class LadderTest(Base):
+    def test_an_answer_that_would_be_late_is_shortened_and_says_so(self):
+        for _ in range(12):  # the server learns how fast it is
+            self.stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE)
+        took = -time.monotonic()
+        whole = self.stub.Generate(endless(PICTURE), timeout=PATIENCE)
+        took += time.monotonic()
+        self.assertEqual((whole.usage.output_tokens, len(whole.receipt.degraded)), (1500, 0))
+        late = self.half(took)
+        self.assertLess(late.usage.output_tokens, 1500)
+        self.assertEqual(late.receipt.degraded[0],
+                         f"output: ended after {late.usage.output_tokens} tokens instead of 1500 for its deadline")
+        self.assertGreaterEqual(scrape(self.server).sum("tessera_gateway_degraded_requests_total", step="output"), 1)
+
+    def half(self, took):
+        """An answer in half the time that it takes; a forecast of a busy machine may be wrong."""
+        for _ in range(50):
+            try:
+                return self.stub.Generate(endless(PICTURE), timeout=took / 2)
+            except grpc.RpcError as error:
+                self.assertEqual(error.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        raise AssertionError("it was late 50 times")
 
 
 class DrainingTest(unittest.TestCase):

@@ -24,6 +24,7 @@ using ::testing::Not;
 
 constexpr CounterName kCounters[] = {kGatewayRequests,
                                      kGatewayRejectedRequests,
+                                     kGatewayDegradedRequests,
                                      kGatewayClientCancellations,
                                      kVisionImages,
                                      kVisionBatches,
@@ -226,6 +227,22 @@ TEST(MetricsTest, ManyThreadsLoseNoIncrement) {
   EXPECT_EQ(counter.value(), 40'000);
   EXPECT_THAT(metrics.Text(),
               HasSubstr("tessera_vision_batch_images_count{model_name=\"m\"} 40000\n"));
+}
+
+// FAULTS B094.
+TEST(MetricsTest, SeriesMayBeAddedWhileOthersAreRead) {
+  Metrics metrics("m");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&metrics, t] {
+      for (int i = 0; i < 100; ++i) {
+        const std::string version = absl::StrCat(t, ".", i);
+        metrics.GetGauge(kBuildInfo, {version}).Set(1);
+        EXPECT_THAT(metrics.Text(), HasSubstr(absl::StrCat("version=\"", version, "\"} 1\n")));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(MetricsDeathTest, AWrongNumberOfLabelValuesIsOurBug) {
