@@ -98,7 +98,7 @@ void Answer::StartDecode() {
   int ask = 0;
   {
     base::MutexLock lock(mutex_);
-    if (ended_) return;
+    if (ended_ || (cancelled_ && !decoding_)) return;  // Cancel is about to end it
     start = pictures_.MakeStart(parts_.options.quality_warning);
     rows_made_.clear();
     ask = ++asks_;
