@@ -36,7 +36,7 @@ grpc::ChannelArguments BasicArguments(const ChannelOptions& options) {
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address, const ChannelOptions& options) {
   grpc::ChannelArguments arguments = BasicArguments(options);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60 * 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, absl::ToInt64Milliseconds(kKeepalive));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
   // gRPC's own would leave a service that is back unused for up to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);

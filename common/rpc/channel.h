@@ -7,12 +7,19 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/rpc/tls.h"
 
 namespace tessera::rpc {
 
 // "host:port" with a port from 0 to 65535, else INVALID_ARGUMENT (BAD_OPTION).
 absl::Status CheckAddress(const std::string& address);
+
+// How often a client asks over a silent connection whether it lives, with calls under way only, and
+// how often a server takes that: gRPC ends a connection whose client asks more often, at the third
+// time. So a server takes twice what a client does.
+constexpr absl::Duration kKeepalive = absl::Seconds(60);
+constexpr absl::Duration kKeepaliveTaken = absl::Seconds(30);
 
 struct ChannelOptions {
   // What a call's answers may hold here before they are read; with it a service feels a slow

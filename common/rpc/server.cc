@@ -37,11 +37,14 @@ absl::Status LoadReflection() {
   return absl::OkStatus();
 }
 
+static_assert(kKeepaliveTaken < kKeepalive, "our own clients would be cut off");
+
 // A connection inside the process is made once and stays.
 void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   if (options.address.empty()) return;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 30000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             absl::ToInt64Milliseconds(kKeepaliveTaken));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 10 * 60 * 1000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 130 * 1000);
 }

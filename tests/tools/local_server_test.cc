@@ -260,6 +260,28 @@ TEST(LocalServerTest, StreamsCancelledAtAnyMomentLeaveTheServerWhole) {
             " 37");
 }
 
+// FAULTS B070, B087: over every hop; bytes behind a JPEG's end are legal.
+TEST(LocalServerTest, ALargePictureCostsItsRowsNotItsBytesKnownOrNot) {
+  const auto server = LocalServer::Start(SomeOptions()).value();
+  v1::GenerateRequest question = Question("demo/shelf1.jpg", "What is the price on row 2?");
+  const auto small = Ask(*server, question);
+  ASSERT_TRUE(small.ok()) << small.status();
+  question.mutable_messages(0)
+      ->mutable_parts(0)
+      ->mutable_image()
+      ->mutable_inline_data()
+      ->mutable_data()
+      ->resize(5 << 20);
+  for (const bool known : {false, true}) {
+    const auto large = Ask(*server, question);
+    ASSERT_TRUE(large.ok()) << large.status();
+    EXPECT_EQ(large->text(), " 37");
+    EXPECT_EQ(large->receipt().images(0).cache() == v1::CACHE_TIER_COMPUTED, !known);
+    EXPECT_EQ(large->usage().prompt_tokens(), small->usage().prompt_tokens());
+    EXPECT_EQ(large->usage().image_tokens(), 256u);
+  }
+}
+
 TEST(LocalServerTest, AStoreThatCannotHoldOnePictureIsRefused) {
   LocalServerOptions options = SomeOptions();
   options.store.memory_bytes = 1000;

@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/metrics/names.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/store/memory_store.h"
 #include "tests/services/decode/engine/fake_engine.h"
@@ -30,8 +32,8 @@ class Replica final : public v1::VisionService::Service {
     }
     v1::GetRecordResponse response;
     response.set_record_bytes(announced != 0 ? announced.load() : bytes_.size());
-    for (size_t at = 0; at < bytes_.size(); at += 50) {
-      response.set_chunk(bytes_.substr(at, 50));
+    for (size_t at = 0; at < bytes_.size(); at += chunk_bytes) {
+      response.set_chunk(bytes_.substr(at, chunk_bytes));
       writer->Write(response);
       response.Clear();
     }
@@ -39,6 +41,7 @@ class Replica final : public v1::VisionService::Service {
   }
   std::atomic<int> asked{0};
   std::atomic<uint64_t> announced{0};  // 0: the truth
+  size_t chunk_bytes = 50;
 
  private:
   const std::string bytes_;
@@ -111,6 +114,23 @@ TEST_F(RecordTiersTest, ARecordBeyondTheBoundIsNotRead) {
   EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).record, nullptr);
   replica_.announced = 1;  // it sends more than it said: what counts is what comes
   EXPECT_EQ(read({FakeKey(1), "vision-0:9100"}).tier, RowTier::kOrigin);
+}
+
+// FAULTS B070: larger than any default limit of a message.
+TEST(LargeOriginTest, TheRowsOfALargePictureComeOverTheWire) {
+  const store::RecordPtr record = FakeRecord(1, 2880, 4096);
+  Replica replica(store::RecordCodec().Encode(*record).value());
+  replica.chunk_bytes = 1 << 20;
+  const auto server = *rpc::Server::Start({.address = "127.0.0.1:0"}, {&replica}, {});
+  const std::string address = absl::StrCat("127.0.0.1:", server->port());
+  OriginClient origin(
+      {.addresses = {address}, .timeout = absl::Minutes(5)},
+      [](const std::string& name) { return rpc::Connect(name); }, store::RecordCodec(),
+      base::RealClock());
+  const auto read = origin.Get(address, FakeKey(1));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->rows, 2880);
+  EXPECT_EQ((*read)->data, record->data);
 }
 
 TEST_F(RecordTiersTest, AnOriginThatIsGoneIsAMiss) {
