@@ -85,7 +85,10 @@ AdmissionQueue::Outcome AdmissionQueue::Ask(Ticket ticket, Request request, absl
   }
   refusal = absl::OkStatus();
   const int share = ShareOf(limits_.max_queued);
-  const absl::Duration wait = RetryAfter(now);
+  const double rate = rate_.PerSecond(now);
+  const absl::Duration wait =
+      rate > 0 ? absl::Seconds(static_cast<double>(queued_ + decode_waiting_ + 1) / rate)
+               : absl::ZeroDuration();
   if (queued_ >= limits_.max_queued) {
     refusal = Full("QUEUE_FULL",
                    absl::StrCat(queued_, " requests wait for room already (--max_queued)"), now);
@@ -93,7 +96,7 @@ AdmissionQueue::Outcome AdmissionQueue::Ask(Ticket ticket, Request request, absl
     refusal =
         Full("QUOTA_EXCEEDED",
              absl::StrCat(share, " requests of this tenant wait for room (--tenant_share)"), now);
-  } else if (limits_.refuse_late && rate_.PerSecond(now) > 0 && now + wait >= request.deadline) {
+  } else if (limits_.refuse_late && rate > 0 && now + wait >= request.deadline) {
     refusal = base::WithFact(
         base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
                     absl::StrCat("it would wait about ", absl::FormatDuration(wait), " for room, ",

@@ -21,11 +21,10 @@ constexpr char kAnswerWithout[] =
 absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forecast& pace) {
   const absl::Status late = base::Error(
       absl::StatusCode::kDeadlineExceeded, "DEADLINE",
-      absl::StrCat(
-          "its first tokens would come in about ",
-          absl::FormatDuration(absl::Trunc(wait + pace.first_token, absl::Microseconds(1))), ", ",
-          absl::FormatDuration(absl::Trunc(left, absl::Microseconds(1))),
-          " are left; give the request more time, or ask again later"));
+      absl::StrCat("its first token would not come before ",
+                   absl::FormatDuration(absl::Trunc(wait + pace.soonest, absl::Microseconds(1))),
+                   ", ", absl::FormatDuration(absl::Trunc(left, absl::Microseconds(1))),
+                   " are left; give the request more time, or ask again later"));
   return base::WithFact(late, "stage", "decode");
 }
 
@@ -143,6 +142,7 @@ absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
                                              .wait_first = waits.first,
                                              .wait_least = waits.least,
                                              .first_token = pace->first_token,
+                                             .soonest = pace->soonest,
                                              .per_token = pace->per_token,
                                              .max_tokens = work_.max_tokens,
                                              .min_tokens = parts_.options.min_output_tokens});

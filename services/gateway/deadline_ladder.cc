@@ -71,7 +71,7 @@ LadderPlan Climb(const std::vector<LadderStep>& steps, const LadderInput& input)
         wait = std::min(wait, input.wait_least);
         break;
       case LadderStep::kRefuse:
-        plan.refuse = true;
+        plan.refuse = input.left < wait + input.soonest;
         break;
     }
   }

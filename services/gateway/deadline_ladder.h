@@ -30,6 +30,7 @@ struct LadderInput {
   absl::Duration wait_first;   // of its first choice among the replicas, until it begins there
   absl::Duration wait_least;   // of the one with the least to do
   absl::Duration first_token;  // from its begin to its first token
+  absl::Duration soonest;      // likewise, at the best
   absl::Duration per_token;    // above 0
   uint32_t max_tokens = 0;     // of its answer
   uint32_t min_tokens = 0;     // an answer shorter than this is of no use; at least 1
@@ -41,9 +42,9 @@ struct LadderPlan {
   bool refuse = false;
 };
 
-// Takes the steps in their order until what is left of the work fits into the time: a step that
-// does not help is not taken. With no kRefuse among them what cannot fit is tried all the same.
-// Pure.
+// Takes the steps in their order until as long an answer as may come fits into the time. Refused is
+// only what would not have its first token in time at the best: most answers end long before
+// max_tokens. Pure.
 LadderPlan Climb(const std::vector<LadderStep>& steps, const LadderInput& input);
 
 }  // namespace tessera::gateway

@@ -12,10 +12,12 @@ constexpr absl::Duration kAge = absl::Seconds(30);
 // Fewer tokens take as long as so many: a step costs something whatever it holds.
 constexpr uint32_t kStepTokens = 16;
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// The value below which a share of them lies.
+double Quantile(std::vector<double>& values, double share) {
+  const auto place =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size()));
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
 }
 
 }  // namespace
@@ -46,8 +48,10 @@ std::optional<Pace::Forecast> Pace::Predict(uint32_t prompt_tokens, absl::Time n
     }
   }
   if (prefill.size() < kLeast || per_token.size() < kLeast) return std::nullopt;
-  return Forecast{absl::Seconds(Median(std::move(prefill)) * std::max(prompt_tokens, kStepTokens)),
-                  absl::Seconds(Median(std::move(per_token)))};
+  const uint32_t tokens = std::max(prompt_tokens, kStepTokens);
+  return Forecast{absl::Seconds(Quantile(prefill, 0.5) * tokens),
+                  absl::Seconds(Quantile(prefill, 0.1) * tokens),
+                  absl::Seconds(Quantile(per_token, 0.5))};
 }
 
 }  // namespace tessera::gateway

@@ -129,7 +129,7 @@ TEST_F(AnswerTurnTest, ABusyFirstChoiceIsLeftForTheDeadline) {
 TEST_F(AnswerTurnTest, WhatCannotBeInTimeIsRefusedAtOnceUnlessTheLadderHasNoSuchStep) {
   LearnPace();
   const size_t asked = decode_.calls.size();
-  AskWithin(absl::Milliseconds(50), 200);
+  AskWithin(absl::Milliseconds(10), 200);
   EXPECT_EQ(decode_.calls.size(), asked);
   EXPECT_EQ(sink_.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(base::ReasonOf(sink_.status), "DEADLINE");

@@ -17,6 +17,7 @@ LadderInput Work(absl::Duration left) {
           .wait_first = absl::ZeroDuration(),
           .wait_least = absl::ZeroDuration(),
           .first_token = absl::Milliseconds(100),
+          .soonest = absl::Milliseconds(80),
           .per_token = absl::Milliseconds(10),
           .max_tokens = 100,
           .min_tokens = 16};
@@ -36,11 +37,17 @@ TEST(LadderTest, AnAnswerIsMadeAsShortAsTheTimeAsks) {
 }
 
 TEST(LadderTest, NotShorterThanIsOfUse) {
-  EXPECT_FALSE(Climb({kOutput, kRefuse}, Work(absl::Milliseconds(250))).refuse);
-  EXPECT_TRUE(Climb({kOutput, kRefuse}, Work(absl::Milliseconds(249))).refuse);
+  EXPECT_EQ(Climb({kOutput, kRefuse}, Work(absl::Milliseconds(250))).max_tokens, 16u);
+  EXPECT_EQ(Climb({kOutput, kRefuse}, Work(absl::Milliseconds(150))).max_tokens, 16u);
   LadderInput few = Work(absl::Milliseconds(145));
   few.max_tokens = 5;  // fewer than the least: they fit
-  EXPECT_FALSE(Climb({kOutput, kRefuse}, few).refuse);
+  EXPECT_EQ(Climb({kOutput, kRefuse}, few).max_tokens, 5u);
+}
+
+TEST(LadderTest, OnlyWhatCannotEvenBeginInTimeIsRefused) {
+  EXPECT_FALSE(Climb({kRefuse}, Work(absl::Milliseconds(81))).refuse) << "it may be short";
+  EXPECT_TRUE(Climb({kRefuse}, Work(absl::Milliseconds(79))).refuse);
+  EXPECT_TRUE(Climb({kOutput, kRefuse}, Work(absl::Milliseconds(79))).refuse);
 }
 
 TEST(LadderTest, StepsAreTakenInTheirOrder) {
@@ -141,6 +148,7 @@ TEST(PaceTest, TellsMediansOnceThereAreEnough) {
   const auto forecast = pace.Predict(500, now);
   ASSERT_TRUE(forecast.has_value());
   EXPECT_NEAR(absl::ToDoubleSeconds(forecast->first_token), 0.5, 1e-6);
+  EXPECT_NEAR(absl::ToDoubleSeconds(forecast->soonest), 0.5, 1e-6);
   EXPECT_NEAR(absl::ToDoubleSeconds(forecast->per_token), 0.02, 1e-6);
 }
 
