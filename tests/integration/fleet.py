@@ -29,13 +29,13 @@ def free_port():
                 continue
 
 
-def wait_until(condition, what):
-    end = time.monotonic() + WAIT
+def wait_until(condition, what, seconds=WAIT):
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
             return
         time.sleep(0.02)
-    raise AssertionError(f"waited {WAIT} s in vain: {what}")
+    raise AssertionError(f"waited {seconds} s in vain: {what}")
 
 
 class Process:
@@ -76,23 +76,32 @@ class Process:
 
 
 class Fleet:
-    """One gateway, `vision` and `decode` replicas, one Redis. A context manager."""
+    """One gateway, `vision` and `decode` replicas, one Redis. A context manager.
 
-    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=()):
+    `flags` are of vision and decode, `redis_tls` is what redis-server is told of certificates: with
+    it, it speaks nothing but TLS.
+    """
+
+    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=(), decode_flags=(), redis_tls=()):
         self.folder = tempfile.mkdtemp(prefix="tessera-fleet-")
         self.processes = []
         try:
-            self._start(vision, decode, list(flags), list(gateway_flags))
+            self._start_redis(list(redis_tls))
+            self._start(vision, decode, list(flags), list(gateway_flags), list(decode_flags))
         except BaseException:
             self.close()
             raise
 
-    def _start(self, vision, decode, flags, gateway_flags):
+    def _start_redis(self, tls):
         self.redis_port = free_port()
+        port = ["--port", 0, "--tls-port", self.redis_port, *tls] if tls else ["--port", self.redis_port]
         self.redis = self._add("redis", [
-            shutil.which("redis-server") or "redis-server", "--port", self.redis_port,
+            shutil.which("redis-server") or "redis-server", *port,
             "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", self.folder])
-        store = ["--embedding_store", f"redis://127.0.0.1:{self.redis_port}/0"]
+        self.store = f"{'rediss' if tls else 'redis'}://127.0.0.1:{self.redis_port}/0"
+
+    def _start(self, vision, decode, flags, gateway_flags, decode_flags):
+        store = ["--embedding_store", self.store]
         self.vision, self.decode = [], []
         self.ops = {}
         for _ in range(vision):
@@ -100,11 +109,12 @@ class Fleet:
         origins = ",".join(p.address for p in self.vision)
         for _ in range(decode):
             self.decode.append(self._service(
-                "DECODE_BINARY", len(self.decode), [*store, "--vision_origins", origins, *flags]))
+                "DECODE_BINARY", len(self.decode), [*store, "--vision_origins", origins, *flags, *decode_flags]))
+        self.http_address = f"127.0.0.1:{free_port()}"
         self.gateway = self._service("GATEWAY_BINARY", 0, [
             "--vision_addresses", origins,
             "--decode_addresses", ",".join(p.address for p in self.decode),
-            "--http_address", "127.0.0.1:0", *gateway_flags], model=False)
+            "--http_address", self.http_address, *gateway_flags], model=False)
         self.address = self.gateway.address
         self.await_ready(*self.vision, *self.decode, self.gateway)
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import pathlib
-import subprocess
 import tempfile
 import unittest
 import urllib.error
@@ -13,6 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from certificates import Authority
 from client import PATIENCE, PICTURE, QUESTION, Base, gateway_pb2, gateway_pb2_grpc, request
 from harness import MODEL, Server, run
 
@@ -151,14 +151,9 @@ class TlsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
-        cls.file("names").write_text("subjectAltName=IP:127.0.0.1\n")
+        authority = Authority(cls.folder.name)
         for name in ("server", "client"):
-            cls.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
-                        f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-            cls.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-                        "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")
+            authority.issue(name)
         cls.file("keys").write_text(line("one", KEY))
 
     @classmethod
@@ -168,10 +163,6 @@ class TlsTest(unittest.TestCase):
     @classmethod
     def file(cls, name):
         return pathlib.Path(cls.folder.name) / name
-
-    @classmethod
-    def openssl(cls, *args):
-        subprocess.run(["openssl", *args], cwd=cls.folder.name, check=True, capture_output=True)
 
     def credentials(self, client=False):
         own = {"private_key": self.file("client.key").read_bytes(),
