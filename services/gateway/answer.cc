@@ -46,7 +46,7 @@ void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant
   }
   asked_at_ = parts_.clock.Now();
   parts_.admission.Ask(
-      ticket_, {.tenant = tenant, .tokens = work_.tokens(), .deadline = request_.deadline},
+      ticket_, {.tenant = tenant, .tokens = work_.tokens, .deadline = request_.deadline},
       [self = shared_from_this()](const absl::Status& status) { self->OnTurn(status); });
   bool ended = false;
   {
@@ -125,7 +125,7 @@ void Answer::StartDecode() {
 }
 
 absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
-  if (parts_.options.deadline_ladder.empty()) return absl::OkStatus();
+  if (parts_.options.deadline_ladder.empty() || work_.too_long) return absl::OkStatus();
   const absl::Time now = parts_.clock.Now();
   int64_t prompt = work_.text_tokens;
   {

@@ -25,11 +25,12 @@ WorkEstimate EstimateWork(const ParsedRequest& parsed, ImageResolver& resolver,
   for (const Picture& picture : parsed.pictures) work.rows += resolver.ExpectedRows(picture);
   const v1::GenerationOptions& options = parsed.start.options();
   work.max_tokens = options.has_max_tokens() ? options.max_tokens() : kDefaultMaxTokens;
-  if (context_tokens > 0) {
-    const int64_t room = int64_t{context_tokens} - work.text_tokens - work.rows;
-    work.max_tokens =
-        static_cast<uint32_t>(std::clamp<int64_t>(room, 1, std::max(1u, work.max_tokens)));
-  }
+  work.tokens = work.text_tokens + work.rows + work.max_tokens;
+  const int64_t room = int64_t{context_tokens} - work.text_tokens - work.rows;
+  if (context_tokens == 0 || room >= work.max_tokens) return work;
+  work.too_long = room < 1;
+  work.max_tokens = static_cast<uint32_t>(std::max<int64_t>(room, 1));
+  work.tokens = context_tokens;
   return work;
 }
 

@@ -140,6 +140,17 @@ TEST_F(AnswerTurnTest, WhatCannotBeInTimeIsRefusedAtOnceUnlessTheLadderHasNoSuch
   EXPECT_EQ(decode_.calls.back()->start.options().max_tokens(), 16u);
 }
 
+TEST_F(AnswerTurnTest, APromptThatIsTooLongIsDecodesToRefuseAndBlocksNobody) {
+  context_tokens_ = 1000;
+  LearnPace();
+  v1::GenerateRequest request = Question({});
+  request.mutable_messages(0)->mutable_parts(0)->set_text(std::string(1 << 20, 'x'));
+  const size_t asked = decode_.calls.size();
+  AskFor(request, absl::Seconds(1));
+  EXPECT_EQ(decode_.calls.size(), asked + 1);
+  EXPECT_EQ(admission_.stats().tokens_admitted, 1000);
+}
+
 TEST_F(AnswerTurnTest, NothingIsChangedBeforeThePaceIsKnown) {
   AskWithin(absl::Milliseconds(1), 200);
   EXPECT_EQ(decode_.calls.back()->start.options().max_tokens(), 200u);
