@@ -36,7 +36,7 @@ struct LocalServerOptions {
   rpc::AccessOptions access;       // of gRPC and HTTP
   gateway::http::HttpOptions http = {.address = ""};  // empty: none; TLS is set from access
   store::StoreSetOptions store;
-  rpc::TraceOptions traces;                  // of all three services
+  rpc::TraceOptions traces;           // of all three services
   std::string image_handle_key_file;  // empty: a fresh key, handles end with the process
   vision::VisionOptions vision;       // model_dir is set from above
   decode::DecodeOptions decode;
