@@ -19,6 +19,7 @@ namespace {
 using grpc::experimental::InterceptionHookPoints;
 
 constexpr char kOther[] = "other";
+constexpr int kCodes = 17;  // of gRPC
 
 // The series of one method. Any thread.
 class MethodSeries {
@@ -37,7 +38,7 @@ class MethodSeries {
 
  private:
   metrics::Histogram Ended(grpc::StatusCode code) {
-    const bool known = code >= 0 && code < static_cast<int>(ended_.size());
+    const bool known = code >= 0 && code < kCodes;
     const int place = known ? code : grpc::StatusCode::UNKNOWN;
     base::MutexLock lock(mutex_);
     if (!ended_[place]) {
@@ -51,7 +52,7 @@ class MethodSeries {
   const std::string method_;
   const metrics::Counter started_;
   base::Mutex mutex_;
-  std::array<std::optional<metrics::Histogram>, 17> ended_ ABSL_GUARDED_BY(mutex_);
+  std::array<std::optional<metrics::Histogram>, kCodes> ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 class CallMetrics final : public grpc::experimental::Interceptor {

@@ -285,7 +285,13 @@ TEST_F(RedisStoreTest, AValueLargerThanTheWholeRedisIsRefusedAndTheOthersAreNot)
     store->Put(LargeRecord(i, 128), absl::ZeroDuration()).IgnoreError();
   }
   EXPECT_TRUE(store->up());
-  EXPECT_TRUE(Same(Find(*store, 49), LargeRecord(49, 128)));
+  absl::Status put = absl::UnknownError("not tried");  // until the memory of the large one is free
+  for (int i = 0; i < 6000 && !put.ok(); ++i) {
+    put = store->Put(LargeRecord(50, 128), absl::ZeroDuration());
+    if (!put.ok()) absl::SleepFor(absl::Milliseconds(10));
+  }
+  ASSERT_TRUE(put.ok()) << put;
+  EXPECT_TRUE(Same(Find(*store, 50), LargeRecord(50, 128)));
 }
 
 TEST_F(RedisStoreTest, AReplicaThatMayNotBeWrittenIsStillRead) {
