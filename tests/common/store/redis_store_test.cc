@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "tests/common/store/redis_fixture.h"
