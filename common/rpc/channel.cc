@@ -36,8 +36,10 @@ grpc::ChannelArguments BasicArguments(const ChannelOptions& options) {
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address, const ChannelOptions& options) {
   grpc::ChannelArguments arguments = BasicArguments(options);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, absl::ToInt64Milliseconds(kKeepalive));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, absl::ToInt64Milliseconds(options.keepalive));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  // gRPC would ask twice in a call in which we have no more to say, then never again.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // gRPC's own would leave a service that is back unused for up to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);  // to connect

@@ -27,6 +27,8 @@ struct ChannelOptions {
   int receive_window_bytes = 64 << 10;
   // Null: no TLS. Kept alive by the channel; make one for all channels of a process.
   std::shared_ptr<const ChannelTls> tls = nullptr;
+  // Shorter for tests alone, and then ServerOptions::keepalive_taken with it.
+  absl::Duration keepalive = kKeepalive;
 };
 
 // A channel to "host:port": keepalive 60 s with calls only, messages unlimited here (the server

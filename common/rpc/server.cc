@@ -44,7 +44,7 @@ void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& b
   if (options.address.empty()) return;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             absl::ToInt64Milliseconds(kKeepaliveTaken));
+                             absl::ToInt64Milliseconds(options.keepalive_taken));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 10 * 60 * 1000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 130 * 1000);
 }

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/tls.h"
 
 namespace tessera::rpc {
@@ -20,6 +21,8 @@ struct ServerOptions {
   int max_receive_bytes = 32 << 20;
   bool reflection = false;              // grpc.reflection.v1alpha
   metrics::Metrics* metrics = nullptr;  // outlives the server; nullptr: calls are not counted
+  // How often a client may ask over a silent connection whether it lives (channel.h).
+  absl::Duration keepalive_taken = kKeepaliveTaken;
   // TLS of the address where it is not empty (ServerTls); the in-process channel has none.
   TlsFiles tls = {};
 };
