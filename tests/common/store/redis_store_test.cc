@@ -185,42 +185,6 @@ TEST_F(RedisStoreTest, ANameIsResolved) {
   EXPECT_TRUE(store->Put(NumberedRecord(1), absl::ZeroDuration()).ok());
 }
 
-// FAULTS B077, fewer rounds.
-TEST_F(RedisStoreTest, ARedisThatIsKilledAgainAndAgainHarmsNobody) {
-  RedisServer server;
-  RedisOptions options = PatientOptions(server.Url());
-  options.ping_interval = absl::Milliseconds(5);
-  const auto store = OpenUp(options, metrics_);
-  std::atomic<bool> stop = false;
-  std::atomic<int> hits = 0;
-  std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 8; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int i = thread; !stop; ++i) {
-        store->Put(NumberedRecord(i % 20), absl::ZeroDuration()).IgnoreError();
-        const RecordPtr record = Find(*store, i % 20);
-        hits += record != nullptr;
-        wrong += record != nullptr && !Same(record, NumberedRecord(i % 20));
-      }
-    });
-  }
-  for (int round = 0; round < 30; ++round) {
-    ASSERT_TRUE(store->WaitUntilUp(kLong)) << "round " << round;
-    const int before = hits;
-    const absl::Time deadline = base::RealClock().Now() + kLong;
-    while (hits == before && base::RealClock().Now() < deadline) std::this_thread::yield();
-    EXPECT_GT(hits, before) << "round " << round;
-    server.Kill();
-    server.Start();
-  }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
-  ASSERT_TRUE(store->WaitUntilUp(kLong));
-  EXPECT_TRUE(store->Put(NumberedRecord(1), absl::ZeroDuration()).ok());
-}
-
 TEST_F(RedisStoreTest, ALossIsSeenWithoutTraffic) {
   RedisServer server;
   RedisOptions options = PatientOptions(server.Url());
