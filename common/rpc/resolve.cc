@@ -73,6 +73,17 @@ absl::Status CheckFree(absl::string_view flag, const std::string& address) {
       absl::StrCat("cannot listen on ", address, " (--", flag, "): ", std::strerror(error)));
 }
 
+absl::StatusOr<std::vector<SocketAddress>> SocketAddresses(const std::string& address) {
+  ASSIGN_OR_RETURN(const auto list, LookUp(address));
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
+    SocketAddress& each = addresses.emplace_back();
+    std::memcpy(&each.storage, entry->ai_addr, entry->ai_addrlen);
+    each.size = entry->ai_addrlen;
+  }
+  return addresses;
+}
+
 absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address) {
   ASSIGN_OR_RETURN(const auto list, LookUp(address));
   const std::string port = PortOf(address);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <string>
 #include <vector>
 
@@ -13,6 +15,14 @@ namespace tessera::rpc {
 // INVALID_ARGUMENT for what is no address, UNAVAILABLE when the name is not known. Asks the
 // system's resolver, which may take seconds.
 absl::StatusOr<std::vector<std::string>> ResolveAddress(const std::string& address);
+
+// An address as the system's calls take it.
+struct SocketAddress {
+  sockaddr_storage storage;
+  socklen_t size;
+};
+// Those of "host:port", in the order of the system's resolver. Otherwise as ResolveAddress.
+absl::StatusOr<std::vector<SocketAddress>> SocketAddresses(const std::string& address);
 
 // OK where a server could listen on `address` ("host:port"; port 0 and "" can always be had) at
 // this moment; to be asked before a model is loaded. INVALID_ARGUMENT: ADDRESS_UNAVAILABLE with

@@ -42,7 +42,8 @@ static_assert(kKeepaliveTaken < kKeepalive, "our own clients would be cut off");
 // A connection inside the process is made once and stays.
 void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   if (options.address.empty()) return;
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Who connects and says nothing goes: every file that he holds is missing elsewhere.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20 * 1000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              absl::ToInt64Milliseconds(options.keepalive_taken));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 10 * 60 * 1000);
@@ -68,10 +69,16 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       ASSIGN_OR_RETURN(server->tls_, ServerTls::Create(options.tls));
       credentials = server->tls_->credentials();
     }
-    builder.AddListeningPort(options.address, credentials, &server->port_);
+    ASSIGN_OR_RETURN(server->listener_, Listener::Listen(options.address));
+    server->connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   }
   AddConnectionArguments(options, builder);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
+  // gRPC inflates all of a message before it looks at its size: a small one may become gigabytes.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeBadMessageInterceptor());
   if (options.metrics != nullptr) {  // last: sees the status that the client gets
@@ -81,10 +88,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
   server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || (!options.address.empty() && server->port_ == 0)) {
-    return base::Error(absl::StatusCode::kInvalidArgument, "ADDRESS_UNAVAILABLE",
-                       absl::StrCat("cannot listen on ", options.address,
-                                    ": the port is in use or the address is not of this machine"));
+  if (server->server_ == nullptr) return absl::InternalError("gRPC could not be started");
+  if (server->listener_ != nullptr) {
+    server->listener_->Start([connections = server->connections_.get()](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      connections->HandleNewConnection(&connection);
+    });
   }
   server->server_->GetHealthCheckService()->SetServingStatus("liveness", true);
   server->SetReady(true);
@@ -113,6 +123,7 @@ void Server::SetReady(bool ready) {
 void Server::Shutdown(absl::Duration deadline) {
   if (server_ == nullptr) return;
   SetReady(false);
+  if (listener_ != nullptr) listener_->Stop();
   // An infinite one would overflow what the clock counts in.
   const absl::Duration wait = std::min(deadline, absl::Hours(24 * 365));
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/listener.h"
 #include "common/rpc/tls.h"
 
 namespace tessera::rpc {
@@ -28,8 +30,8 @@ struct ServerOptions {
 };
 
 // A gRPC server with grpc.health.v1 for "", "liveness", "readiness" and each service's full name.
-// A request that cannot be parsed is INTERNAL (bad_message.h). Tolerates client keepalive of 30 s;
-// connections live 10 minutes plus grace. Any thread.
+// A request that cannot be parsed is INTERNAL (bad_message.h), a compressed one UNIMPLEMENTED.
+// Tolerates client keepalive of 30 s; connections live 10 minutes plus grace. Any thread.
 class Server {
  public:
   // Starts at once, ready. `services` outlive the server. INVALID_ARGUMENT when the address cannot
@@ -39,7 +41,8 @@ class Server {
       const std::vector<std::string>& service_names);
   ~Server();
 
-  int port() const { return port_; }
+  // 0 without an address.
+  int port() const { return listener_ == nullptr ? 0 : listener_->port(); }
   // For the services of one process: the same calls over a private pair of TCP sockets. REQUIRES:
   // not shut down. The channel does not outlive the server's Shutdown in use: calls are
   // UNAVAILABLE.
@@ -54,9 +57,10 @@ class Server {
  private:
   Server() = default;
   std::unique_ptr<ServerTls> tls_;  // outlives server_
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<Listener> listener_;  // feeds connections_; null: no address
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> service_names_;
-  int port_ = 0;
 };
 
 }  // namespace tessera::rpc

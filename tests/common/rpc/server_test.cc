@@ -77,6 +77,21 @@ TEST_F(ServerTest, ATakenPortIsAnErrorThatNamesIt) {
   EXPECT_NE(second.status().message().find(address), absl::string_view::npos);
 }
 
+TEST_F(ServerTest, ACompressedMessageIsRefusedBeforeItIsInflated) {
+  const auto server = Server::Start({.address = "127.0.0.1:0"}, {&service_}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub =
+      v1::GatewayService::NewStub(Connect("127.0.0.1:" + std::to_string((*server)->port())));
+  v1::GenerateRequest request;
+  request.set_model(std::string(4 << 20, 'a'));
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  v1::GenerateResponse response;
+  const grpc::Status status = stub->Generate(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_NE(status.error_message().find("gzip"), std::string::npos) << status.error_message();
+}
+
 TEST_F(ServerTest, AnAddressThatIsNoneIsAnError) {
   for (const char* address : {"nonsense", "256.0.0.1:80", "127.0.0.1:99999"}) {
     EXPECT_FALSE(Server::Start({.address = address}, {&service_}, {}).ok()) << address;
