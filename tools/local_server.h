@@ -8,20 +8,17 @@
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
 #include "common/base/json.h"
-#include "common/base/mutex.h"
-#include "common/metrics/metrics.h"
 #include "common/ops/ops_server.h"
-#include "common/ops/server_state.h"
-#include "common/ops/watchdog.h"
 #include "common/rpc/access.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/server.h"
 #include "common/rpc/span_exporter.h"
+#include "common/service/process.h"
 #include "common/store/memory_store.h"
 #include "common/store/store_set.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/gateway_runtime.h"
-#include "services/gateway/http/http_server.h"
+#include "services/gateway/http/front.h"
 #include "services/vision/vision_runtime.h"
 
 namespace tessera::tools {
@@ -52,9 +49,9 @@ class LocalServer {
   ~LocalServer();
 
   // To the gateway, without a socket.
-  std::shared_ptr<grpc::Channel> Channel() { return gateway_server_->InProcessChannel(); }
-  int http_port() const { return http_server_ == nullptr ? 0 : http_server_->port(); }
-  int port() const { return gateway_server_->port(); }
+  std::shared_ptr<grpc::Channel> Channel() { return front_->InProcessChannel(); }
+  int http_port() const { return front_->http_port(); }  // 0: none
+  int port() const { return front_->grpc_port(); }
   // 0: none.
   int ops_port() const { return ops_server_ ? ops_server_->port() : 0; }
   const v1::GetModelInfoResponse& model_info() const { return gateway_->model_info(); }
@@ -62,7 +59,7 @@ class LocalServer {
   const decode::DecodeRuntime& decode() const { return *decode_; }
   const store::MemoryStore& store() const { return stores_->local(); }
   // "ready", or why it never will be: its canary has failed.
-  std::string ReadyLine() const { return state_->ReadyLine(); }
+  std::string ReadyLine() const { return process_->state().ReadyLine(); }
   // All series of the process, in Prometheus' text form. Any thread.
   std::string MetricsText();
   int threads() const { return pool_->threads(); }
@@ -73,21 +70,15 @@ class LocalServer {
 
  private:
   LocalServer() = default;
-  absl::Status ListenForHttp(const LocalServerOptions& options);
   absl::Status Load(const LocalServerOptions& options);
-  absl::Status ListenForOperations(const std::string& address);
-  absl::Status EngineAlive();
-  absl::Status EncoderAlive();
-  base::Json ServerJson();
-  void TellModel();
+  service::Pages MakePages();
+  void UpdateMetrics();
+  base::Json State() const;
   void TellCanary();
 
   bool drained_ = false;
-  base::Mutex metrics_mutex_;  // of who updates what metrics_ holds
   // In the order of birth; what is below uses what is above.
-  std::unique_ptr<metrics::Metrics> metrics_;
-  std::unique_ptr<ops::ServerState> state_;
-  std::unique_ptr<rpc::SpanExporter> spans_;
+  std::unique_ptr<service::Process> process_;
   std::unique_ptr<rpc::ApiKeys> keys_;
   std::unique_ptr<base::ComputePool> pool_;
   std::unique_ptr<store::StoreSet> stores_;
@@ -96,9 +87,7 @@ class LocalServer {
   std::unique_ptr<rpc::Server> vision_server_;
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<gateway::GatewayRuntime> gateway_;
-  std::unique_ptr<rpc::Server> gateway_server_;
-  std::unique_ptr<gateway::http::HttpServer> http_server_;
-  std::unique_ptr<ops::Watchdog> engine_watchdog_, encoder_watchdog_;
+  std::unique_ptr<gateway::http::Front> front_;
   std::unique_ptr<ops::OpsServer> ops_server_;
 };
 

@@ -23,7 +23,7 @@
 #include "tools/inspect.h"
 #include "tools/inspect_record.h"
 #include "tools/serve.h"
-#include "tools/version.h"
+#include "common/base/version.h"
 
 namespace tessera::tools {
 namespace {
@@ -243,7 +243,7 @@ int Run(CLI::App& app, Options& options) {
 int Main(int argc, char** argv) {
   CLI::App app("Tessera answers questions about pictures.", "tessera");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("tessera ") + kVersion);
+  app.set_version_flag("--version", std::string("tessera ") + base::kVersion);
   Options options;
   options.serve.program = argv[0];
   AddCommands(app, options);

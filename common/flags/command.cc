@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "common/base/error.h"
+#include "common/base/version.h"
 #include "common/flags/environment.h"
 #include "common/flags/usage.h"
 
@@ -24,7 +25,7 @@ std::string WithoutCredentials(std::string value) {
 
 Command::Command(const std::string& name, const std::string& description)
     : app_(std::make_unique<CLI::App>(description, name)) {
-  app_->set_version_flag("--version", name + " 0.1.0");
+  app_->set_version_flag("--version", name + " " + base::kVersion);
 }
 
 std::optional<int> Command::Parse(int argc, char** argv, const char* const* environment) {

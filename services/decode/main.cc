@@ -1,33 +1,16 @@
-#include <unistd.h>
-
-#include <csignal>
-#include <cstdlib>
-#include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/compute_pool.h"
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
-#include "common/flags/store_flags.h"
-#include "common/flags/trace_flags.h"
-#include "common/metrics/metrics.h"
-#include "common/ops/ops_server.h"
-#include "common/ops/server_state.h"
-#include "common/ops/stop_signal.h"
-#include "common/ops/watchdog.h"
-#include "common/rpc/access.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/resolve.h"
-#include "common/rpc/server.h"
-#include "common/rpc/span_exporter.h"
-#include "common/store/store_set.h"
+#include "common/service/flags.h"
+#include "common/service/inner_process.h"
 #include "services/decode/decode_flags.h"
 #include "services/decode/decode_runtime.h"
 #include "services/decode/origin_client.h"
@@ -36,188 +19,103 @@
 namespace tessera::decode {
 namespace {
 
-constexpr char kName[] = "tessera-decode";
-constexpr char kVersion[] = "0.1.0";
-constexpr int kMessageBytes = 64 << 20;
 constexpr int kRecordWindowBytes = 4 << 20;  // records come in chunks of 1 MiB
-constexpr absl::Duration kStuckAfter = absl::Seconds(30);
 
-struct ProcessOptions {
-  std::string grpc_address = "127.0.0.1:9200";
-  std::string ops_address = "127.0.0.1:9466";
-  std::string model_name = "tessera";
-  int threads = 0;
-  bool reflection = false;
-  rpc::InnerAccessOptions access;
-  bool peer_tls = false;
-  rpc::TlsFiles peer_files = {.ca_flag = "peer_tls_ca_file",
-                              .cert_flag = "peer_tls_cert_file",
-                              .key_flag = "peer_tls_key_file"};
-  absl::Duration drain_timeout = absl::Seconds(90);
-  rpc::TraceOptions traces;
-  store::StoreSetOptions store;
+struct Options {
+  service::InnerOptions inner = {
+      .process = {.grpc_address = "127.0.0.1:9200", .ops_address = "127.0.0.1:9466"}};
+  service::PeerOptions peers;
   std::string vision_origins;
   DecodeOptions decode;
 };
 
-void AddFlags(flags::Command& command, ProcessOptions& options) {
+void AddFlags(flags::Command& command, Options& options) {
   using flags::Value;
   command.AddRequired({"model", Value(options.decode.model_dir), "model directory"});
-  command.Add(
-      {{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
-       {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
-       {"model_name", Value(options.model_name), "label of the metrics"},
-       {"device", Value(options.decode.device), "cpu or reference"},
-       {"threads", Value(options.threads), "of the compute pool [what is granted]"},
-       {"reflection", Value(options.reflection), "gRPC reflection"},
-       {"vision_origins", flags::ValueOrEmpty(options.vision_origins),
-        "host:port,... of vision replicas whose records are read; *:port is any host"},
-       {"tls_cert_file", flags::ValueOrEmpty(options.access.tls.cert), "PEM, of this server"},
-       {"tls_key_file", flags::ValueOrEmpty(options.access.tls.key), "its key, PEM"},
-       {"tls_client_ca_file", flags::ValueOrEmpty(options.access.tls.ca),
-        "PEM; callers must show a certificate of it"},
-       {"trusted_network", flags::OnOff(options.access.trusted_network),
-        "on: everybody who can connect may speak for any tenant"},
-       {"peer_tls", flags::OnOff(options.peer_tls), "on: the other services are asked over TLS"},
-       {"peer_tls_ca_file", flags::ValueOrEmpty(options.peer_files.ca),
-        "PEM, whom to believe [the system's authorities]"},
-       {"peer_tls_cert_file", flags::ValueOrEmpty(options.peer_files.cert), "PEM, shown to them"},
-       {"peer_tls_key_file", flags::ValueOrEmpty(options.peer_files.key), "its key, PEM"},
-       {"peer_tls_server_name", flags::ValueOrEmpty(options.peer_files.server_name),
-        "in their certificates [the address]"},
-       {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}});
-  command.Add(
-      flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
-  command.Add(flags::StoreFlags(options.store));
+  command.Add({{"device", Value(options.decode.device), "cpu or reference"},
+               {"vision_origins", flags::ValueOrEmpty(options.vision_origins),
+                "host:port,... of vision replicas whose records are read; *:port is any host"}});
+  command.Add(service::InnerFlags(options.inner));
+  command.Add(service::PeerFlags(options.peers));
   command.Add(DecodeFlags(options.decode));
 }
 
-// In the order of birth; what is below uses what is above.
-struct Process {
-  explicit Process(const ProcessOptions& options)
-      : metrics(options.model_name), state(metrics, base::RealClock(), kVersion) {}
+class Service final : public service::InnerService {
+ public:
+  explicit Service(Options options) : options_(std::move(options)) {}
 
-  metrics::Metrics metrics;
-  ops::ServerState state;
-  std::unique_ptr<rpc::SpanExporter> spans;
-  ops::Watchdog watchdog{base::RealClock(), kStuckAfter};
-  std::unique_ptr<base::ComputePool> pool;
-  std::unique_ptr<store::StoreSet> stores;
-  std::unique_ptr<OriginClient> origin;
-  std::unique_ptr<DecodeRuntime> runtime;  // read by the operations port once state is loaded
-  std::unique_ptr<rpc::Server> server;
-  std::unique_ptr<ops::OpsServer> ops;
+  service::Pages MakePages() override {
+    return {.name = "decode",
+            .update = [this] { runtime_->UpdateMetrics(); },
+            .state = [this] { return State(); },
+            .workers = {{"engine",
+                         [this] {
+                           const EngineProgress progress = runtime_->progress();
+                           return service::Progress{progress.has_work, progress.steps};
+                         }}},
+            .readiness = {{"device", [this] { return runtime_->health(); }}}};
+  }
+  absl::Status Load(const service::Ground& ground) override {
+    options_.decode.spans = ground.process.spans();
+    stores_ = &ground.stores;
+    OriginOptions origins;
+    origins.addresses = absl::StrSplit(options_.vision_origins, ',', absl::SkipEmpty());
+    ASSIGN_OR_RETURN(rpc::ChannelOptions channel, options_.peers.Channel());
+    channel.receive_window_bytes = kRecordWindowBytes;
+    origin_ = std::make_unique<OriginClient>(
+        origins, [channel](const std::string& address) { return rpc::Connect(address, channel); },
+        ground.stores.codec(), base::RealClock());
+    metrics::Metrics& metrics = ground.process.metrics();
+    const RecordTiers tiers = {ground.stores.local(), ground.stores.shared(), origin_.get(),
+                               metrics};
+    ASSIGN_OR_RETURN(runtime_,
+                     DecodeRuntime::Create(options_.decode, ground.pool, MakeRecordReader(tiers),
+                                           base::RealClock(), metrics));
+    return absl::OkStatus();
+  }
 
-  absl::Status Listen(const std::string& address);
-  absl::Status Load(const ProcessOptions& options);
+  grpc::Service* grpc_service() override { return runtime_->service(); }
+  const weights::CanaryResult& canary() const override { return runtime_->canary(); }
+  std::string Report() const override {
+    const DecodeInfo& info = runtime_->info();
+    return absl::StrCat("  device          ", info.device, ", weights ",
+                        base::BytesText(info.memory.weights),
+                        "\n  KV cache: ", info.kv_cache_tokens, " tokens, ", info.kv_cache_requests,
+                        " requests of 4096");
+  }
+  void Drain(absl::Time deadline) override { runtime_->Drain(deadline); }
+
+ private:
+  base::Json State() const {
+    const EngineStats stats = runtime_->stats();
+    return {{"running", stats.running},
+            {"waiting", stats.waiting},
+            {"blocks_used", stats.blocks_used},
+            {"blocks_cached", stats.blocks_cached},
+            {"blocks_total", stats.blocks_total},
+            {"steps", stats.steps},
+            {"store_bytes", stores_->local().bytes()}};
+  }
+
+  Options options_;
+  store::StoreSet* stores_ = nullptr;
+  std::unique_ptr<OriginClient> origin_;  // the runtime reads from it
+  std::unique_ptr<DecodeRuntime> runtime_;
 };
 
-absl::Status Process::Listen(const std::string& address) {
-  ops::Handlers handlers;
-  handlers.metrics = [this] {
-    state.Update();
-    if (state.loaded()) runtime->UpdateMetrics();
-    return metrics.Text();
-  };
-  handlers.liveness = {{"engine", [this] {
-                          if (!state.loaded()) return absl::OkStatus();
-                          const EngineProgress progress = runtime->progress();
-                          return watchdog.Look(progress.has_work, progress.steps);
-                        }}};
-  handlers.readiness = state.Readiness();
-  handlers.readiness.push_back(
-      {"device", [this] { return state.loaded() ? runtime->health() : absl::OkStatus(); }});
-  handlers.state = {{"decode", [this]() -> base::Json {
-                       if (!state.loaded()) return {{"loaded", false}};
-                       const EngineStats stats = runtime->stats();
-                       return {{"loaded", true},
-                               {"running", stats.running},
-                               {"waiting", stats.waiting},
-                               {"blocks_used", stats.blocks_used},
-                               {"blocks_cached", stats.blocks_cached},
-                               {"blocks_total", stats.blocks_total},
-                               {"steps", stats.steps},
-                               {"store_bytes", stores->local().bytes()}};
-                     }}};
-  ASSIGN_OR_RETURN(ops, ops::OpsServer::Start({.address = address}, std::move(handlers)));
-  return absl::OkStatus();
-}
-
-absl::Status Process::Load(const ProcessOptions& options) {
-  pool = std::make_unique<base::ComputePool>(
-      options.threads > 0 ? options.threads : base::ComputePool::AvailableCpus());
-  ASSIGN_OR_RETURN(stores, store::StoreSet::Create(options.store, metrics));
-  OriginOptions origins;
-  origins.addresses = absl::StrSplit(options.vision_origins, ',', absl::SkipEmpty());
-  rpc::ChannelOptions channel = {.receive_window_bytes = kRecordWindowBytes};
-  if (options.peer_tls) {
-    ASSIGN_OR_RETURN(channel.tls, rpc::ChannelTls::Create(options.peer_files));
-  }
-  origin = std::make_unique<OriginClient>(
-      origins, [channel](const std::string& address) { return rpc::Connect(address, channel); },
-      stores->codec(), base::RealClock());
-  ASSIGN_OR_RETURN(runtime,
-                   DecodeRuntime::Create(
-                       options.decode, *pool,
-                       MakeRecordReader({stores->local(), stores->shared(), origin.get(), metrics}),
-                       base::RealClock(), metrics));
-  const rpc::ServerOptions server_options = {.address = options.grpc_address,
-                                             .max_receive_bytes = kMessageBytes,
-                                             .reflection = options.reflection,
-                                             .metrics = &metrics,
-                                             .tls = options.access.tls};
-  ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
-                                              {"tessera.v1.DecodeService"}));
-  state.SetCanary(runtime->canary().present, runtime->canary().status);
-  server->SetReady(state.canary().ok());
-  state.SetLoaded();
-  return absl::OkStatus();
-}
-
-absl::Status Run(ProcessOptions options, const flags::Command& command) {
-  ops::StopSignal stop;  // before any thread
-  RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, options.grpc_address));
-  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", options.grpc_address));
-  Process process(options);
-  ASSIGN_OR_RETURN(
-      process.spans,
-      rpc::SpanExporter::Create(options.traces, {kVersion, options.model_name}, process.metrics));
-  options.decode.spans = process.spans.get();
-  RETURN_IF_ERROR(process.Listen(options.ops_address));
-  RETURN_IF_ERROR(process.Load(options));
-  const DecodeInfo& info = process.runtime->info();
-  std::cout << kName << "\n  changed flags   " << absl::StrJoin(command.Changed(), " ")
-            << "\n  device          " << info.device << ", weights "
-            << base::BytesText(info.memory.weights) << "\n  KV cache: " << info.kv_cache_tokens
-            << " tokens, " << info.kv_cache_requests << " requests of 4096\n  gRPC            "
-            << absl::StrCat(options.grpc_address.substr(0, options.grpc_address.rfind(':')), ":",
-                            process.server->port())
-            << "\n  operations      port " << process.ops->port() << "\n"
-            << process.state.ReadyLine() << std::endl;
-  while (!stop.Wait(absl::Hours(1))) {
-  }
-  std::cout << "draining" << std::endl;
-  process.state.SetDraining();
-  process.server->SetReady(false);
-  process.runtime->Drain(base::RealClock().Now() + options.drain_timeout);
-  process.server->Shutdown(absl::Milliseconds(500));  // watchers stay until then
-  std::cout << "stopped" << std::endl;
-  return absl::OkStatus();
-}
-
 int Main(int argc, char** argv) {
-  ProcessOptions options;
-  flags::Command command(kName, "Messages and rows to text: the decode service of Tessera.");
+  const service::InnerNames names = {"tessera-decode", "tessera.v1.DecodeService"};
+  Options options;
+  flags::Command command(names.program,
+                         "Messages and rows to text: the decode service of Tessera.");
   AddFlags(command, options);
-  if (const std::optional<int> code = command.Parse(argc, argv, environ)) return *code;
-  return flags::ExitCode(kName, Run(options, command));
+  return service::RunMain(argc, argv, command, names.program, [&] {
+    return service::RunInner(options.inner, names, command.Changed(),
+                             std::make_unique<Service>(options));
+  });
 }
 
 }  // namespace
 }  // namespace tessera::decode
 
-int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // what it logs comes back as a status
-  std::signal(SIGPIPE, SIG_IGN);
-  return tessera::decode::Main(argc, argv);
-}
+int main(int argc, char** argv) { return tessera::decode::Main(argc, argv); }

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace tessera::gateway {
 namespace {
@@ -33,6 +34,14 @@ absl::Status NotFound(absl::string_view reason, absl::string_view message,
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> HandleKey(const std::string& file) {
+  constexpr size_t kMaxBytes = 4096;
+  if (file.empty()) return base::RandomBytes(32);
+  absl::StatusOr<std::string> key = base::ReadFile(file, kMaxBytes);
+  if (!key.ok()) return base::Annotate(key.status(), "--image_handle_key_file");
+  return key;
+}
 
 std::string SignHandle(const ImageHandle& handle, absl::string_view tenant, absl::string_view key) {
   const std::string body = Body(handle);

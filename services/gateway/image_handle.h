@@ -16,6 +16,10 @@ struct ImageHandle {
   absl::Time expiry;  // whole seconds
 };
 
+// The key that handles are signed with: what `file` holds (--image_handle_key_file), or a fresh one
+// without a file, so that handles end with the process.
+absl::StatusOr<std::string> HandleKey(const std::string& file);
+
 std::string SignHandle(const ImageHandle& handle, absl::string_view tenant, absl::string_view key);
 
 // NOT_FOUND: IMAGE_HANDLE_UNKNOWN when it is malformed, forged or another tenant's (they look the

@@ -1,108 +1,67 @@
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
-#include "common/base/digest.h"
-#include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
-#include "common/flags/trace_flags.h"
-#include "common/metrics/metrics.h"
-#include "common/ops/ops_server.h"
-#include "common/ops/server_state.h"
 #include "common/ops/stop_signal.h"
-#include "common/rpc/access.h"
-#include "common/rpc/api_keys.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/resolve.h"
-#include "common/rpc/server.h"
-#include "common/rpc/span_exporter.h"
+#include "common/service/flags.h"
+#include "common/service/process.h"
 #include "services/gateway/access_flags.h"
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_runtime.h"
-#include "services/gateway/http/http_done.h"
+#include "services/gateway/http/front.h"
 #include "services/gateway/http/http_flags.h"
-#include "services/gateway/http/http_server.h"
+#include "services/gateway/image_handle.h"
 
 namespace tessera::gateway {
 namespace {
 
 constexpr char kName[] = "tessera-gateway";
-constexpr char kVersion[] = "0.1.0";
 
-struct ProcessOptions {
-  std::string grpc_address = "127.0.0.1:9000";
-  http::HttpOptions http;
-  std::string ops_address = "127.0.0.1:9464";
+struct Options {
+  service::ProcessOptions process = {.grpc_address = "127.0.0.1:9000",
+                                     .ops_address = "127.0.0.1:9464"};
+  http::FrontOptions front;
+  service::PeerOptions peers;
   std::string vision_addresses = "127.0.0.1:9100";
   std::string decode_addresses = "127.0.0.1:9200";
   std::string handle_key_file;
-  std::string reflection = "auto";
-  rpc::AccessOptions access;
-  bool peer_tls = false;
-  rpc::TlsFiles peer_files = {.ca_flag = "peer_tls_ca_file",
-                              .cert_flag = "peer_tls_cert_file",
-                              .key_flag = "peer_tls_key_file"};
-  absl::Duration drain_timeout = absl::Seconds(90);
-  rpc::TraceOptions traces;
   ReplicaSetOptions replicas;  // the times
   GatewayOptions gateway;
 };
 
-void AddFlags(flags::Command& command, ProcessOptions& options) {
+void AddFlags(flags::Command& command, Options& options) {
   using flags::Value;
-  using flags::ValueOrEmpty;
-  options.gateway.model_name = "tessera";
   command.Add(
-      {{"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
-       {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
-       {"vision_addresses", Value(options.vision_addresses),
+      {{"vision_addresses", Value(options.vision_addresses),
         "host:port,...; every address of a name is a replica"},
        {"decode_addresses", Value(options.decode_addresses), "likewise"},
        {"load_interval", Value(options.replicas.load_interval), "between two words of a replica"},
        {"load_silence", Value(options.replicas.load_silence),
         "a replica that says nothing for so long is left out, its calls are cancelled"},
        {"resolve_interval", Value(options.replicas.resolve_interval), "between two looks at names"},
-       {"model_name", Value(options.gateway.model_name), "that clients use"},
-       {"image_handle_key_file", ValueOrEmpty(options.handle_key_file),
+       {"image_handle_key_file", flags::ValueOrEmpty(options.handle_key_file),
         "key of image handles, the same for every gateway [a fresh one]"},
        {"reflection",
-        flags::OneOf<std::string>(options.reflection,
-                                  {{"auto", "auto"}, {"true", "true"}, {"false", "false"}}),
-        "of gRPC; auto: on where no keys are asked for"},
-       {"peer_tls", flags::OnOff(options.peer_tls), "on: the other services are asked over TLS"},
-       {"peer_tls_ca_file", flags::ValueOrEmpty(options.peer_files.ca),
-        "PEM, whom to believe [the system's authorities]"},
-       {"peer_tls_cert_file", flags::ValueOrEmpty(options.peer_files.cert), "PEM, shown to them"},
-       {"peer_tls_key_file", flags::ValueOrEmpty(options.peer_files.key), "its key, PEM"},
-       {"peer_tls_server_name", flags::ValueOrEmpty(options.peer_files.server_name),
-        "in their certificates [the address]"},
-       {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
-  command.Add(http::HttpFlags(options.http));
-  command.Add(AccessFlags(options.access));
-  command.Add(
-      flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
+        flags::OneOf<std::optional<bool>>(
+            options.front.reflection, {{"auto", std::nullopt}, {"true", true}, {"false", false}}),
+        "of gRPC; auto: on where no keys are asked for"}});
+  command.Add(service::ProcessFlags(options.process));
+  command.Add(service::PeerFlags(options.peers));
+  command.Add(http::HttpFlags(options.front.http));
+  command.Add(AccessFlags(options.front.access));
   command.Add(GatewayFlags(options.gateway));
-}
-
-absl::StatusOr<std::string> HandleKey(const std::string& file) {
-  if (file.empty()) return base::RandomBytes(32);
-  absl::StatusOr<std::string> key = base::ReadFile(file, 4096);
-  if (!key.ok()) return base::Annotate(key.status(), "--image_handle_key_file");
-  return key;
 }
 
 base::Json ReplicasJson(const std::vector<ReplicaState>& states) {
@@ -129,177 +88,102 @@ bool AnyUp(const std::vector<ReplicaState>& states) {
   return false;
 }
 
-// In the order of birth; what is below uses what is above.
-struct Process {
-  explicit Process(const ProcessOptions& options)
-      : metrics(options.gateway.model_name), state(metrics, base::RealClock(), kVersion) {}
-
-  metrics::Metrics metrics;
-  ops::ServerState state;
-  std::unique_ptr<rpc::SpanExporter> spans;
-  std::unique_ptr<rpc::ApiKeys> keys;
-  std::unique_ptr<GatewayRuntime> runtime;  // read by the operations port once state is loaded
-  std::unique_ptr<rpc::Server> server;
-  std::unique_ptr<http::HttpServer> http;
-  std::unique_ptr<ops::OpsServer> ops;
-
-  absl::Status Listen(const std::string& address);
-  absl::Status FindPeers(const ProcessOptions& options, ops::StopSignal& stop, bool& stopped);
-  absl::Status Serve(const ProcessOptions& options);
-  void Drain(absl::Duration timeout);
-};
-
-absl::Status Process::Listen(const std::string& address) {
-  ops::Handlers handlers;
-  handlers.metrics = [this] {
-    state.Update();
-    if (state.loaded()) runtime->UpdateMetrics();
-    return metrics.Text();
+// `runtime` is there once the process is loaded.
+service::Pages MakePages(const std::unique_ptr<GatewayRuntime>& runtime) {
+  service::Pages pages;
+  pages.name = "gateway";
+  pages.update = [&runtime] { runtime->UpdateMetrics(); };
+  pages.state = [&runtime]() -> base::Json {
+    return {{"inflight_requests", runtime->inflight()},
+            {"admission", AdmissionJson(runtime->admission())},
+            {"vision", ReplicasJson(runtime->vision_replicas())},
+            {"decode", ReplicasJson(runtime->decode_replicas())}};
   };
-  handlers.readiness = state.Readiness();
   // Without vision what is known is still answered: only decode counts.
-  handlers.readiness.push_back({"decode", [this] {
-                                  if (!state.loaded() || AnyUp(runtime->decode_replicas())) {
-                                    return absl::OkStatus();
-                                  }
-                                  return absl::UnavailableError("no replica is up");
-                                }});
-  handlers.state = {{"gateway", [this]() -> base::Json {
-                       if (!state.loaded()) return {{"loaded", false}};
-                       return {{"loaded", true},
-                               {"inflight_requests", runtime->inflight()},
-                               {"admission", AdmissionJson(runtime->admission())},
-                               {"vision", ReplicasJson(runtime->vision_replicas())},
-                               {"decode", ReplicasJson(runtime->decode_replicas())}};
-                     }}};
-  ASSIGN_OR_RETURN(ops, ops::OpsServer::Start({.address = address}, std::move(handlers)));
-  return absl::OkStatus();
+  pages.readiness = {{"decode", [&runtime] {
+                        if (AnyUp(runtime->decode_replicas())) return absl::OkStatus();
+                        return absl::UnavailableError("no replica is up");
+                      }}};
+  return pages;
 }
 
-// Until both services have told what they serve, however long that takes.
-absl::Status Process::FindPeers(const ProcessOptions& options, ops::StopSignal& stop,
-                                bool& stopped) {
+// Waits until both services have told what they serve, however long that takes. Null: SIGTERM came
+// first.
+absl::StatusOr<std::unique_ptr<GatewayRuntime>> MeetPeers(const Options& options,
+                                                          service::Process& process,
+                                                          ops::StopSignal& stop) {
   ReplicaSetOptions vision = options.replicas, decode = options.replicas;
   vision.addresses = absl::StrSplit(options.vision_addresses, ',', absl::SkipEmpty());
   decode.addresses = absl::StrSplit(options.decode_addresses, ',', absl::SkipEmpty());
-  rpc::ChannelOptions channel;
-  if (options.peer_tls) {
-    ASSIGN_OR_RETURN(channel.tls, rpc::ChannelTls::Create(options.peer_files));
+  ASSIGN_OR_RETURN(const rpc::ChannelOptions channel, options.peers.Channel());
+  const auto connect = [channel](const std::string& name) { return rpc::Connect(name, channel); };
+  for (;;) {
+    absl::StatusOr<std::unique_ptr<GatewayRuntime>> runtime =
+        GatewayRuntime::Create(options.gateway, GatewayPeers::Remote(vision, decode, connect),
+                               base::RealClock(), process.metrics());
+    const absl::Status& status = runtime.status();
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return runtime;
+    base::Log(base::LogLevel::kWarning, absl::StrCat("gateway: waiting: ", status.ToString()));
+    if (stop.Wait(absl::Milliseconds(100))) return nullptr;
   }
-  while (!stopped) {
-    absl::StatusOr<std::unique_ptr<GatewayRuntime>> made = GatewayRuntime::Create(
-        options.gateway,
-        GatewayPeers::Remote(
-            vision, decode,
-            [channel](const std::string& name) { return rpc::Connect(name, channel); }),
-        base::RealClock(), metrics);
-    if (made.ok()) {
-      runtime = *std::move(made);
-      return absl::OkStatus();
-    }
-    if (!absl::IsUnavailable(made.status()) && !absl::IsDeadlineExceeded(made.status())) {
-      return made.status();
-    }
-    base::Log(base::LogLevel::kWarning,
-              absl::StrCat("gateway: waiting: ", made.status().ToString()));
-    stopped = stop.Wait(absl::Milliseconds(100));
-  }
-  return absl::OkStatus();
 }
 
-absl::Status Process::Serve(const ProcessOptions& options) {
-  const rpc::ServerOptions server_options = {
-      .address = options.grpc_address,
-      .max_receive_bytes = static_cast<int>(options.gateway.max_message_bytes),
-      .reflection = options.reflection == "auto" ? !keys->on() : options.reflection == "true",
-      .metrics = &metrics,
-      .tls = options.access.tls};
-  ASSIGN_OR_RETURN(server, rpc::Server::Start(server_options, {runtime->service()},
-                                              {"tessera.v1.GatewayService"}));
-  if (!options.http.address.empty()) {
-    ASSIGN_OR_RETURN(
-        http,
-        http::HttpServer::Start(
-            options.http, {.answer = runtime->answer_parts(),
-                           .model = runtime->model_info(),
-                           .version = kVersion,
-                           .tenant = [this](absl::string_view key) { return keys->TenantOf(key); },
-                           .health = [this] { return state.Health(); },
-                           .done = http::TellRefusals(spans.get())}));
+void PrintReport(const Options& options, const http::Front& front, const ops::OpsServer& ops,
+                 const std::vector<std::string>& changed) {
+  std::cout << kName << "\n  changed flags   " << absl::StrJoin(changed, " ")
+            << "\n  gRPC            "
+            << service::WithPort(options.process.grpc_address, front.grpc_port());
+  if (front.http_port() != 0) {
+    std::cout << "\n  HTTP            "
+              << service::WithPort(options.front.http.address, front.http_port());
   }
-  state.SetLoaded();
-  return absl::OkStatus();
-}
-
-void Process::Drain(absl::Duration timeout) {
-  const absl::Time deadline = base::RealClock().Now() + timeout;
-  state.SetDraining();
-  if (server == nullptr) return;
-  server->SetReady(false);
-  runtime->Drain(timeout);
-  if (http) http->Shutdown(std::max(absl::ZeroDuration(), deadline - base::RealClock().Now()));
-  server->Shutdown(absl::Seconds(1));
-}
-
-void PrintReport(const ProcessOptions& options, const Process& process,
-                 const flags::Command& command) {
-  const auto with_port = [](const std::string& address, int port) {
-    return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
-  };
-  std::cout << kName << "\n  changed flags   " << absl::StrJoin(command.Changed(), " ")
-            << "\n  gRPC            " << with_port(options.grpc_address, process.server->port());
-  if (process.http) {
-    std::cout << "\n  HTTP            " << with_port(options.http.address, process.http->port());
-  }
-  std::cout << "\n  operations      " << with_port(options.ops_address, process.ops->port())
+  std::cout << "\n  operations      " << service::WithPort(options.process.ops_address, ops.port())
             << "\nready" << std::endl;
 }
 
-absl::Status Run(ProcessOptions options, const flags::Command& command) {
+absl::Status Run(Options options, const std::vector<std::string>& changed) {
   ops::StopSignal stop;  // before any thread
-  ASSIGN_OR_RETURN(options.gateway.handle_key, HandleKey(options.handle_key_file));
-  RETURN_IF_ERROR(options.gateway.Validate());
-  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "grpc_address", options.grpc_address));
-  RETURN_IF_ERROR(rpc::CheckExposure(options.access, "http_address", options.http.address));
-  http::ApplyAccess(options.access, options.http);
-  RETURN_IF_ERROR(options.http.Validate());
-  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", options.grpc_address));
-  RETURN_IF_ERROR(rpc::CheckFree("http_address", options.http.address));
-  Process process(options);
-  ASSIGN_OR_RETURN(process.keys,
-                   rpc::ApiKeys::Create(options.access.api_keys_file, base::RealClock()));
-  options.gateway.api_keys = process.keys.get();
-  ASSIGN_OR_RETURN(process.spans,
-                   rpc::SpanExporter::Create(options.traces, {kVersion, options.gateway.model_name},
-                                             process.metrics));
-  options.gateway.spans = process.spans.get();
-  RETURN_IF_ERROR(process.Listen(options.ops_address));
-  bool stopped = false;
-  RETURN_IF_ERROR(process.FindPeers(options, stop, stopped));
-  if (stopped) return absl::OkStatus();
-  RETURN_IF_ERROR(process.Serve(options));
-  PrintReport(options, process, command);
+  GatewayOptions& gateway = options.gateway;
+  options.front.grpc_address = options.process.grpc_address;
+  options.front.max_message_bytes = static_cast<int>(gateway.max_message_bytes);
+  gateway.model_name = options.process.model_name;
+  ASSIGN_OR_RETURN(gateway.handle_key, HandleKey(options.handle_key_file));
+  RETURN_IF_ERROR(gateway.Validate());
+  RETURN_IF_ERROR(options.front.Check());
+  // What is below uses what is above.
+  ASSIGN_OR_RETURN(const std::unique_ptr<service::Process> process,
+                   service::Process::Create(options.process));
+  gateway.spans = process->spans();
+  ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ApiKeys> keys,
+                   rpc::ApiKeys::Create(options.front.access.api_keys_file, base::RealClock()));
+  gateway.api_keys = keys.get();
+  std::unique_ptr<GatewayRuntime> runtime;
+  std::unique_ptr<http::Front> front;
+  ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops, process->Listen(MakePages(runtime)));
+  ASSIGN_OR_RETURN(runtime, MeetPeers(options, *process, stop));
+  if (runtime == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      front, http::Front::Start(options.front, {*runtime, *keys, process->state(), process->spans(),
+                                                process->metrics()}));
+  process->state().SetLoaded();
+  PrintReport(options, *front, *ops, changed);
   while (!stop.Wait(absl::Hours(1))) {
   }
   std::cout << "draining" << std::endl;
-  process.Drain(options.drain_timeout);
+  front->Drain(options.process.drain_timeout);
   std::cout << "stopped" << std::endl;
   return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {
-  ProcessOptions options;
+  Options options;
   flags::Command command(kName, "What clients of Tessera talk to, over gRPC and HTTP.");
   AddFlags(command, options);
-  if (const std::optional<int> code = command.Parse(argc, argv, environ)) return *code;
-  return flags::ExitCode(kName, Run(options, command));
+  return service::RunMain(argc, argv, command, kName,
+                          [&] { return Run(options, command.Changed()); });
 }
 
 }  // namespace
 }  // namespace tessera::gateway
 
-int main(int argc, char** argv) {
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // what it logs comes back as a status
-  std::signal(SIGPIPE, SIG_IGN);
-  return tessera::gateway::Main(argc, argv);
-}
+int main(int argc, char** argv) { return tessera::gateway::Main(argc, argv); }

@@ -13,6 +13,7 @@ MAY_INCLUDE = [
     (r"common/(?P<self>flags)/", ["common/base/", "common/store/", "common/{self}/"]),
     (r"common/(?P<self>ops)/",
      ["common/base/", "common/tensor/", "common/metrics/", "common/{self}/"]),
+    (r"common/service/", ["common/"]),
     (r"common/(?P<self>rpc|store)/",
      ["common/base/", "common/tensor/", "common/metrics/", "common/{self}/", "protos"]),
     (r"kernels/", ["common/base/", "common/tensor/", "kernels/"]),

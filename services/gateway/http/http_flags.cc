@@ -11,10 +11,4 @@ std::vector<flags::Flag> HttpFlags(HttpOptions& options) {
   };
 }
 
-void ApplyAccess(const rpc::AccessOptions& access, HttpOptions& options) {
-  options.tls_certificate = access.tls.cert;
-  options.tls_key = access.tls.key;
-  options.tls_client_ca = access.tls.ca;
-}
-
 }  // namespace tessera::gateway::http

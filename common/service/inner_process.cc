@@ -1,0 +1,73 @@
+#include "common/service/inner_process.h"
+
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/ops/stop_signal.h"
+#include "common/rpc/resolve.h"
+#include "common/rpc/server.h"
+
+namespace tessera::service {
+namespace {
+
+constexpr int kMessageBytes = 64 << 20;  // pictures and rows come in chunks far below
+// Those who watch the load stay until then.
+constexpr absl::Duration kLastWords = absl::Milliseconds(500);
+
+absl::StatusOr<std::unique_ptr<rpc::Server>> Serve(const InnerOptions& options,
+                                                   const InnerNames& names, Process& process,
+                                                   InnerService& service) {
+  const rpc::ServerOptions server_options = {.address = options.process.grpc_address,
+                                             .max_receive_bytes = kMessageBytes,
+                                             .reflection = options.reflection,
+                                             .metrics = &process.metrics(),
+                                             .tls = options.access.tls};
+  ASSIGN_OR_RETURN(std::unique_ptr<rpc::Server> server,
+                   rpc::Server::Start(server_options, {service.grpc_service()}, {names.service}));
+  process.state().SetCanary(service.canary().present, service.canary().status);
+  server->SetReady(process.state().canary().ok());
+  process.state().SetLoaded();
+  return server;
+}
+
+}  // namespace
+
+absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
+                      const std::vector<std::string>& changed,
+                      std::unique_ptr<InnerService> given) {
+  ops::StopSignal stop;  // before any thread
+  const std::string& address = options.process.grpc_address;
+  RETURN_IF_ERROR(rpc::CheckInnerExposure(options.access, address));
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", address));
+  // What is below uses what is above.
+  ASSIGN_OR_RETURN(const std::unique_ptr<Process> process, Process::Create(options.process));
+  base::ComputePool pool(options.threads > 0 ? options.threads
+                                             : base::ComputePool::AvailableCpus());
+  ASSIGN_OR_RETURN(const std::unique_ptr<store::StoreSet> stores,
+                   store::StoreSet::Create(options.store, process->metrics()));
+  const std::unique_ptr<InnerService> service = std::move(given);
+  std::unique_ptr<rpc::Server> server;
+  ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops,
+                   process->Listen(service->MakePages()));
+  RETURN_IF_ERROR(service->Load({*process, pool, *stores}));
+  ASSIGN_OR_RETURN(server, Serve(options, names, *process, *service));
+  std::cout << names.program << "\n  changed flags   " << absl::StrJoin(changed, " ") << "\n"
+            << service->Report() << "\n  gRPC            " << WithPort(address, server->port())
+            << "\n  operations      " << WithPort(options.process.ops_address, ops->port()) << "\n"
+            << process->state().ReadyLine() << std::endl;
+  while (!stop.Wait(absl::Hours(1))) {
+  }
+  std::cout << "draining" << std::endl;
+  process->state().SetDraining();
+  server->SetReady(false);
+  service->Drain(base::RealClock().Now() + options.process.drain_timeout);
+  server->Shutdown(kLastWords);
+  std::cout << "stopped" << std::endl;
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::service

@@ -1,0 +1,68 @@
+#include "services/gateway/http/front.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/resolve.h"
+#include "services/gateway/http/http_done.h"
+
+namespace tessera::gateway::http {
+namespace {
+
+// Calls that stay open, such as health's, have until then.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
+
+// The certificates of gRPC are those of HTTP, too.
+HttpOptions WithTls(HttpOptions options, const rpc::TlsFiles& tls) {
+  options.tls_certificate = tls.cert;
+  options.tls_key = tls.key;
+  options.tls_client_ca = tls.ca;
+  return options;
+}
+
+}  // namespace
+
+absl::Status FrontOptions::Check() const {
+  RETURN_IF_ERROR(rpc::CheckExposure(access, "grpc_address", grpc_address));
+  RETURN_IF_ERROR(rpc::CheckExposure(access, "http_address", http.address));
+  RETURN_IF_ERROR(WithTls(http, access.tls).Validate());
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", grpc_address));
+  return rpc::CheckFree("http_address", http.address);
+}
+
+absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
+                                                    const FrontParts& parts) {
+  auto front = std::unique_ptr<Front>(new Front(parts));
+  const rpc::ServerOptions grpc = {.address = options.grpc_address,
+                                   .max_receive_bytes = options.max_message_bytes,
+                                   .reflection = options.reflection.value_or(!parts.keys.on()),
+                                   .metrics = &parts.metrics,
+                                   .tls = options.access.tls};
+  ASSIGN_OR_RETURN(front->grpc_, rpc::Server::Start(grpc, {parts.gateway.service()},
+                                                    {"tessera.v1.GatewayService"}));
+  if (options.http.address.empty()) return front;
+  HttpParts http = {
+      .answer = parts.gateway.answer_parts(),
+      .model = parts.gateway.model_info(),
+      .version = base::kVersion,
+      .tenant = [&keys = parts.keys](absl::string_view key) { return keys.TenantOf(key); },
+      .health = [&state = parts.state] { return state.Health(); },
+      .done = TellRefusals(parts.spans)};
+  ASSIGN_OR_RETURN(front->http_,
+                   HttpServer::Start(WithTls(options.http, options.access.tls), std::move(http)));
+  return front;
+}
+
+void Front::Drain(absl::Duration timeout) {
+  const absl::Time deadline = base::RealClock().Now() + timeout;
+  parts_.state.SetDraining();
+  grpc_->SetReady(false);
+  parts_.gateway.Drain(timeout);
+  if (http_) http_->Shutdown(std::max(absl::ZeroDuration(), deadline - base::RealClock().Now()));
+  grpc_->Shutdown(kLastWords);
+}
+
+}  // namespace tessera::gateway::http

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/metrics/metrics.h"
+#include "common/ops/server_state.h"
+#include "common/rpc/access.h"
+#include "common/rpc/api_keys.h"
+#include "common/rpc/server.h"
+#include "common/rpc/span_exporter.h"
+#include "services/gateway/gateway_runtime.h"
+#include "services/gateway/http/http_server.h"
+
+namespace tessera::gateway::http {
+
+struct FrontOptions {
+  std::string grpc_address;  // empty: reachable by InProcessChannel only
+  HttpOptions http;          // its certificates are those of `access`
+  rpc::AccessOptions access;
+  std::optional<bool> reflection;  // absent: where no keys are asked for
+  int max_message_bytes = 32 << 20;
+
+  // Before anything is loaded: INVALID_ARGUMENT, BAD_OPTION for an address that is taken, or open
+  // to strangers, or options that cannot be.
+  absl::Status Check() const;
+};
+
+// Outlives the front.
+struct FrontParts {
+  GatewayRuntime& gateway;
+  rpc::ApiKeys& keys;
+  ops::ServerState& state;
+  rpc::SpanExporter* spans = nullptr;
+  metrics::Metrics& metrics;
+};
+
+// What clients reach of a gateway: its gRPC server and its HTTP port. One thread.
+class Front {
+ public:
+  // INVALID_ARGUMENT, BAD_OPTION: an address that cannot be had, certificates.
+  static absl::StatusOr<std::unique_ptr<Front>> Start(const FrontOptions& options,
+                                                      const FrontParts& parts);
+
+  int grpc_port() const { return grpc_->port(); }
+  int http_port() const { return http_ ? http_->port() : 0; }  // 0: none
+  std::shared_ptr<grpc::Channel> InProcessChannel() { return grpc_->InProcessChannel(); }
+  void SetReady(bool ready) { grpc_->SetReady(ready); }
+
+  // Not ready, new requests refused, running ones finished within `timeout`, then both ports close.
+  void Drain(absl::Duration timeout);
+
+ private:
+  explicit Front(const FrontParts& parts) : parts_(parts) {}
+
+  const FrontParts parts_;
+  std::unique_ptr<rpc::Server> grpc_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace tessera::gateway::http
