@@ -1,6 +1,8 @@
 // What a gateway and its two hops add: one gateway, a stub vision and a stub decode that answer at
-// once, each behind a TCP port of this machine, in one process with the clients.
+// once, each behind a TCP port of this machine, in one process with the clients; beside it the same
+// clients at a server that answers at once itself.
 #include <grpcpp/client_context.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/server.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 #include "tests/support/stub_fleet.h"
 
@@ -36,6 +41,19 @@ v1::GenerateRequest Question(uint64_t picture) {
   message.add_parts()->set_text("What is the price on row 2?");
   return request;
 }
+
+// The floor: one hop, no gateway.
+class AnswersAtOnce final : public v1::GatewayService::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
+                                     const v1::GenerateRequest*,
+                                     v1::GenerateResponse* response) override {
+    response->set_text("37");
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
 
 double Ask(v1::GatewayService::Stub& stub, const v1::GenerateRequest& request) {
   grpc::ClientContext context;
@@ -73,7 +91,11 @@ std::vector<double> Round(const std::string& address, bool fresh, bool paced) {
   return all;
 }
 
-void Report(const std::string& address, bool fresh, bool paced) {
+struct Percentiles {
+  double p50 = 0, p90 = 0, p99 = 0;  // milliseconds
+};
+
+Percentiles Measure(const char* what, const std::string& address, bool fresh, bool paced) {
   const auto start = Clock::now();
   std::vector<double> times = Round(address, fresh, paced);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -81,17 +103,31 @@ void Report(const std::string& address, bool fresh, bool paced) {
   const auto at = [&times](double part) {
     return times[static_cast<size_t>(static_cast<double>(times.size() - 1) * part)];
   };
-  std::printf("%d clients, %-9s %-6s picture   p50 %6.2f   p90 %6.2f   p99 %6.2f ms   %6.0f /s\n",
-              kClients, paced ? "paced," : "at once,", fresh ? "new" : "known", at(0.5), at(0.9),
-              at(0.99), static_cast<double>(times.size()) / seconds);
+  std::printf("%-14s %-9s %-6s picture   p50 %6.2f   p90 %6.2f   p99 %6.2f ms   %6.0f /s\n", what,
+              paced ? "paced," : "at once,", fresh ? "new" : "known", at(0.5), at(0.9), at(0.99),
+              static_cast<double>(times.size()) / seconds);
+  return {at(0.5), at(0.9), at(0.99)};
+}
+
+void Compare(const std::string& floor, const std::string& gateway, bool fresh, bool paced) {
+  const Percentiles without = Measure("without", floor, fresh, paced);
+  const Percentiles with = Measure("with a gateway", gateway, fresh, paced);
+  std::printf("%-31s added   p50 %6.2f   p90 %6.2f   p99 %6.2f ms\n", "", with.p50 - without.p50,
+              with.p90 - without.p90, with.p99 - without.p99);
 }
 
 }  // namespace
 }  // namespace tessera
 
 int main() {
-  tessera::testing::StubFleet fleet;
+  using namespace tessera;
+  AnswersAtOnce service;
+  const auto server = rpc::Server::Start({.address = "127.0.0.1:0"}, {&service}, {"floor"});
+  CHECK(server.ok());
+  const std::string floor = absl::StrCat("127.0.0.1:", (*server)->port());
+  testing::StubFleet fleet;
+  std::printf("%d clients\n", kClients);
   for (const bool paced : {true, false}) {
-    for (const bool fresh : {false, true}) tessera::Report(fleet.address(), fresh, paced);
+    for (const bool fresh : {false, true}) Compare(floor, fleet.address(), fresh, paced);
   }
 }
