@@ -2,12 +2,13 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/base/line_writer.h"
+#include "common/base/utf8.h"
 
 namespace tessera::base {
 namespace {
@@ -15,24 +16,7 @@ namespace {
 constexpr size_t kMaxLineBytes = 4096;  // what a pipe takes in one piece (PIPE_BUF)
 constexpr size_t kMaxMessageBytes = 1000;
 constexpr size_t kMaxTextBytes = 256;
-constexpr absl::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
-
-// Bytes of the well-formed UTF-8 character that `text` begins with (Unicode 15, table 3-7); 0 where
-// there is none. REQUIRES: `text` is not empty.
-size_t CharacterBytes(absl::string_view text) {
-  const auto at = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return 1;
-  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return 0;
-  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  if (at(1) < low || at(1) > high) return 0;
-  for (size_t i = 2; i < bytes; ++i) {
-    if (at(i) < 0x80 || at(i) > 0xbf) return 0;
-  }
-  return bytes;
-}
+constexpr absl::Duration kPatience = absl::Milliseconds(20);  // with whoever reads the log
 
 // How a character stands in a JSON string. Control characters, those of U+0080 to U+009F too, could
 // drive a terminal; U+2028 and U+2029 end lines for some readers.
@@ -59,7 +43,7 @@ std::string Quoted(absl::string_view text, size_t most) {
   while (!text.empty()) {
     const size_t bytes = CharacterBytes(text);
     const std::string character =
-        bytes == 0 ? std::string(kReplacement) : Escaped(text.substr(0, bytes));
+        bytes == 0 ? std::string(kReplacementCharacter) : Escaped(text.substr(0, bytes));
     if (out.size() - 1 + character.size() > most) break;
     out += character;
     text.remove_prefix(bytes == 0 ? 1 : bytes);
@@ -84,6 +68,12 @@ const char* NameOf(LogLevel level) {
   return level == LogLevel::kInfo ? "info" : level == LogLevel::kWarning ? "warning" : "error";
 }
 
+// Never destroyed: the last lines come while static objects end.
+LineWriter& StandardError() {
+  static auto& writer = *new LineWriter(STDERR_FILENO, kPatience);
+  return writer;
+}
+
 }  // namespace
 
 std::string LogLine(absl::Time now, LogLevel level, absl::string_view message,
@@ -102,14 +92,9 @@ std::string LogLine(absl::Time now, LogLevel level, absl::string_view message,
 }
 
 void Log(LogLevel level, absl::string_view message, absl::Span<const LogFact> facts) {
-  const std::string line = LogLine(absl::Now(), level, message, facts);
-  absl::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nobody to tell
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
+  StandardError().Write(LogLine(absl::Now(), level, message, facts));
 }
+
+int64_t LostLogLines() { return StandardError().lost(); }
 
 }  // namespace tessera::base

@@ -42,9 +42,13 @@ class LogFact {
 };
 
 // One line to stderr, a JSON object: {"time":...,"level":...,"message":...} and the facts. Any
-// thread; one write, so a line is never torn. Never user text, picture content, keys or names of
+// thread; one write, so a line is never torn. Where nobody reads stderr, lines are lost rather than
+// waited for (LineWriter). Never user text, picture content, keys or names of
 // sessions.
 void Log(LogLevel level, absl::string_view message, absl::Span<const LogFact> facts = {});
+
+// Lines that nobody could be told, since the process began.
+int64_t LostLogLines();
 
 // That line with its end, at most 4096 bytes. Texts are made valid UTF-8, control characters are
 // escaped, and what is long is cut: a message at 1000 bytes as they are written, the text of a fact

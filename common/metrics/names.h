@@ -172,6 +172,8 @@ inline constexpr GaugeName kModelLoadDuration{
     {"tessera_model_load_duration_seconds", "Time from start to a loaded model."}};
 inline constexpr GaugeName kCanaryPresent{
     {"tessera_canary_present", "1 where the model has a canary file."}};
+inline constexpr CounterName kLogLinesDropped{
+    {"tessera_log_lines_dropped_total", "Lines of the log that nobody has read."}};
 inline constexpr CounterName kTraceSpansDropped{
     {"tessera_trace_spans_dropped_total", "Spans that no collector has taken."}};
 inline constexpr GaugeName kDraining{{"tessera_draining", "1 while the process drains."}};

@@ -11,12 +11,19 @@ namespace tessera::ops {
 ServerState::ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version)
     : clock_(clock),
       start_(clock.Now()),
+      lost_lines_(metrics.GetCounter(metrics::kLogLinesDropped)),
       draining_(metrics.GetGauge(metrics::kDraining)),
       load_duration_(metrics.GetGauge(metrics::kModelLoadDuration)),
       canary_present_(metrics.GetGauge(metrics::kCanaryPresent)),
       process_(metrics) {
   metrics.GetGauge(metrics::kBuildInfo, {version}).Set(1);
   metrics.GetGauge(metrics::kStartTimestamp).Set(absl::ToDoubleSeconds(start_ - absl::UnixEpoch()));
+}
+
+void ServerState::Update() {
+  process_.Update();
+  const double more = static_cast<double>(base::LostLogLines()) - lost_lines_.value();
+  if (more > 0) lost_lines_.Increment(more);
 }
 
 void ServerState::SetCanary(bool present, absl::Status status) {

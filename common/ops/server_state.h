@@ -41,12 +41,13 @@ class ServerState {
   // The conditions of /readyz: "model" (loaded), "canary" (passed, or there is none) and "serving"
   // (not draining). They use this object.
   std::vector<Check> Readiness() const;
-  // Brings the process_* series up to date.
-  void Update() { process_.Update(); }
+  // Brings the process_* series and the count of lost lines up to date.
+  void Update();
 
  private:
   base::Clock& clock_;
   const absl::Time start_;
+  const metrics::Counter lost_lines_;
   const metrics::Gauge draining_, load_duration_, canary_present_;
   ProcessMetrics process_;
   absl::Status canary_;  // constant once loaded_

@@ -67,6 +67,7 @@ SERIES = {
     "tessera_model_load_duration_seconds": (GAUGE, ""),
     "tessera_canary_present": (GAUGE, ""),
     "tessera_draining": (GAUGE, ""),
+    "tessera_log_lines_dropped_total": (COUNTER, ""),
     "tessera_trace_spans_dropped_total": (COUNTER, ""),
     "tessera_start_timestamp_seconds": (GAUGE, ""),
     "tessera_build_info": (GAUGE, "version"),

@@ -42,6 +42,7 @@ constexpr CounterName kCounters[] = {kGatewayRequests,
                                      kDecodePreemptions,
                                      kDecodePrefixCacheEvictedTokens,
                                      kDecodeAheadTokens,
+                                     kLogLinesDropped,
                                      kTraceSpansDropped,
                                      kProcessCpuSeconds,
                                      kGrpcServerCallsStarted};
