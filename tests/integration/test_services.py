@@ -1,6 +1,7 @@
 """Four processes: what they answer, and what becomes of requests when one of them is lost."""
 
 import os
+import socket
 import subprocess
 import unittest
 
@@ -24,7 +25,7 @@ class FleetTest(unittest.TestCase):
         self.fleet = Fleet(self.vision, self.decode, gateway_flags=self.gateway_flags)
         self.addCleanup(self.fleet.close)
         self.channel = grpc.insecure_channel(self.fleet.address)
-        self.addCleanup(self.channel.close)
+        self.addCleanup(lambda: self.channel.close())
         self.stub = gateway_pb2_grpc.GatewayServiceStub(self.channel)
 
     def ask(self, *pictures, text=QUESTION, timeout=PATIENCE, session="", **fields):
@@ -105,6 +106,42 @@ class OneOfEachTest(FleetTest):
         self.await_up("vision", self.fleet.vision[0])
         self.assertEqual(self.ask(OTHER, text=QUESTION).receipt.images[0].cache,
                          types_pb2.CACHE_TIER_COMPUTED)
+
+    def records(self):
+        """How many Redis has."""
+        with socket.create_connection(("127.0.0.1", self.fleet.redis_port), timeout=PATIENCE) as redis:
+            redis.sendall(b"DBSIZE\r\n")
+            return int(redis.makefile().readline()[1:])
+
+    def reconnect(self):
+        """A channel of before the gateway's end may wait before it tries again."""
+        self.channel.close()
+        self.channel = grpc.insecure_channel(self.fleet.address)
+        self.stub = gateway_pb2_grpc.GatewayServiceStub(self.channel)
+
+    def test_a_picture_is_itself_whoever_was_restarted_since_the_last(self):
+        # FAULTS B044: ids that begin anew would name another's record in Redis, which has them all.
+        gateway, decode, vision = self.fleet.gateway, self.fleet.decode[0], self.fleet.vision[0]
+        for number, restarted in enumerate([[gateway], [decode], [vision], [gateway, decode, vision]]):
+            behind_the_end = bytes(number)  # the same pixels as a new picture
+            self.assertEqual(self.ask(PICTURE + behind_the_end).text, " 37")
+            wait_until(lambda: self.records() == 2 * number + 1, "Redis has the first")
+            for process in restarted:
+                process.kill()
+            if gateway not in restarted:
+                self.await_down("decode" if decode in restarted else "vision", restarted[0])
+            for process in restarted:
+                process.start()
+            self.fleet.await_ready(*restarted)
+            self.reconnect()
+            self.await_up("vision", vision)
+            self.await_up("decode", decode)
+            other = self.ask(OTHER + behind_the_end)
+            self.assertEqual(other.text, " 25")
+            self.assertEqual(other.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
+            wait_until(lambda: self.records() == 2 * number + 2, "Redis has the second, too")
+            self.assertEqual(self.ask(PICTURE + behind_the_end).text, " 37")
+            self.assertEqual(self.ask(OTHER + behind_the_end).text, " 25")
 
     def test_rows_that_are_gone_everywhere_are_made_again(self):
         self.ask(PICTURE)

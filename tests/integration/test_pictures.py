@@ -1,0 +1,261 @@
+"""Pictures that lie, that claim another's name, and names that are no pictures: over gRPC and HTTP."""
+
+import base64
+import concurrent.futures
+import ctypes
+import http.client
+import json
+import os
+import pathlib
+import re
+import struct
+import tempfile
+import unittest
+import zlib
+
+import grpc
+
+from client import OTHER, PATIENCE, PICTURE, QUESTION, Base, gateway_pb2, request, types_pb2
+from harness import ROOT
+from test_ops import scrape
+
+GOLDENS = pathlib.Path(os.environ.get("TESSERA_GOLDENS", ROOT / "tests" / "goldens"))
+
+
+def data_url(picture):
+    return "data:image/jpeg;base64," + base64.b64encode(picture).decode()
+
+
+class PictureBase(Base):
+    flags = ("--http_address", "127.0.0.1:0")
+
+    def http(self, url, **fields):
+        """Status and body of a question about it; `fields` stand beside the URL."""
+        image = {"type": "image_url", "image_url": {"url": url}, **fields}
+        body = {"model": "shelf-vqa", "messages": [
+            {"role": "user", "content": [image, {"type": "text", "text": QUESTION}]}], **fields}
+        connection = http.client.HTTPConnection(self.server._told("HTTP"), timeout=PATIENCE)
+        try:
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def http_text(self, picture, **fields):
+        status, body = self.http(data_url(picture), **fields)
+        self.assertEqual(status, 200, body)
+        return body["choices"][0]["message"]["content"]
+
+    def grpc_refusal(self, asked):
+        error = self.refused(self.stub.Generate, asked)
+        self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error.details())
+        return self.details(error)["ErrorInfo"].reason
+
+    def upload(self, picture, size=256 << 10):
+        pieces = [gateway_pb2.UploadImageRequest(data=picture[at:at + size]) for at in range(0, len(picture), size)]
+        return self.stub.UploadImage(iter(pieces), timeout=PATIENCE).handle
+
+
+def one_colour_png(side):
+    """[side, side] of RGB, every row alike; small."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    packer = zlib.compressobj(6)
+    row = b"\0" + b"\x30\x60\x90" * side
+    pixels = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+class BombTest(PictureBase):
+    """FAULTS B088: what a picture would take is known from its header, and nothing of it is told."""
+
+    AT_ONCE = 20
+    MOST_MORE = 50 << 20  # bytes; one decoded bomb has 412 MiB
+
+    def peak(self):
+        text = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) << 10
+
+    def forget_peak(self):
+        pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")
+        return self.peak()
+
+    def ways(self, picture):
+        """What each way to ask about it says: a short reason."""
+        def by_handle():
+            try:
+                handle = self.upload(picture)
+                return self.stub.Generate(request(QUESTION, handle=handle), timeout=PATIENCE).text
+            except grpc.RpcError as error:
+                self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error.details())
+                return self.details(error)["ErrorInfo"].reason
+
+        def by_grpc():
+            try:
+                return self.stub.Generate(request(QUESTION, picture), timeout=PATIENCE).text
+            except grpc.RpcError as error:
+                self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT, error.details())
+                return self.details(error)["ErrorInfo"].reason
+
+        def by_http():
+            status, body = self.http(data_url(picture))
+            if status == 200:
+                return body["choices"][0]["message"]["content"]
+            self.assertEqual(status, 400, body)
+            self.assertLess(len(body["error"]["message"]), 500)
+            return body["error"]["code"].upper()
+
+        return [by_grpc, by_http, by_handle]
+
+    def at_once(self, *pictures):
+        """The same pictures in every way, AT_ONCE at a time; what was said."""
+        calls = [way for picture in pictures for way in self.ways(picture)]
+        calls = [calls[i % len(calls)] for i in range(3 * self.AT_ONCE)]
+        with concurrent.futures.ThreadPoolExecutor(self.AT_ONCE) as pool:
+            return {said for said in pool.map(lambda call: call(), calls)}
+
+    def test_bombs_are_refused_by_their_headers_without_memory_or_a_word_of_them(self):
+        png = one_colour_png(12000)
+        self.assertLess(len(png), 1 << 20)
+        lying = (GOLDENS / "images_bad" / "jpeg_claims_64250x64250.jpg").read_bytes()
+        # Good ones of that size find the heap and the threads that so many requests take.
+        for _ in range(2):
+            self.assertEqual(self.at_once(PICTURE.ljust(len(png), b"\0")), {" 37"})
+        log = len(self.server.text())
+        before = self.forget_peak()
+        for bomb in (png, lying):
+            self.assertEqual(self.at_once(bomb), {"IMAGE_TOO_LARGE"})
+        self.assertEqual(self.at_once(png, lying), {"IMAGE_TOO_LARGE"})
+        grown = self.peak() - before
+        print(f"{grown >> 10} KiB more at the peak")
+        self.assertLess(grown, self.MOST_MORE)
+        self.assertEqual(self.http_text(PICTURE), " 37")
+        said = self.server.text()[log:]
+        self.assertIn("IMAGE_TOO_LARGE", said)
+        self.assertLess(max(map(len, said.splitlines())), 1000)
+        for bomb in (png, lying):
+            for at in (0, len(bomb) // 2 // 3 * 3):  # where base64 begins anew
+                self.assertNotIn(base64.b64encode(bomb[at:at + 30]).decode(), said)
+
+
+def with_exif_id(picture, image_id):
+    """The JPEG with that ImageUniqueID (0xA420, 33 bytes of ASCII) in its EXIF block."""
+    text = image_id.encode().ljust(32, b"0") + b"\0"
+    ifd0 = struct.pack("<HHHIII", 1, 0x8769, 4, 1, 26, 0)  # one entry: where the EXIF directory is
+    exif = struct.pack("<HHHIII", 1, 0xA420, 2, len(text), 44, 0)
+    block = b"Exif\0\0" + b"II*\0" + struct.pack("<I", 8) + ifd0 + exif + text
+    return picture[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + picture[2:]
+
+
+class NameTest(PictureBase):
+    """FAULTS B039: a picture is its content, whatever it or its client calls it."""
+
+    def test_pictures_with_one_id_in_their_exif_are_two(self):
+        one, two = (with_exif_id(p, "c0ffee") for p in (PICTURE, OTHER))
+        before = scrape(self.server).sum("tessera_vision_images_total", outcome="computed")
+        for _ in range(2):
+            self.assertEqual(self.stub.Generate(request(QUESTION, one), timeout=PATIENCE).text, " 37")
+            self.assertEqual(self.stub.Generate(request(QUESTION, two), timeout=PATIENCE).text, " 25")
+            self.assertEqual((self.http_text(one), self.http_text(two)), (" 37", " 25"))
+        self.assertEqual(scrape(self.server).sum("tessera_vision_images_total", outcome="computed"), before + 2)
+
+    def test_a_name_of_the_client_is_no_key(self):
+        # Names that other servers take, and what we route by.
+        names = {"uuid": "u", "id": "u", "image_id": "u", "cache_key": "u", "prompt_cache_key": "u", "user": "u"}
+        for _ in range(2):
+            self.assertEqual(self.http_text(PICTURE, **names), " 37")
+            self.assertEqual(self.http_text(OTHER, **names), " 25")
+            for picture, text in ((PICTURE, " 37"), (OTHER, " 25")):
+                asked = request(QUESTION, picture)
+                asked.session = "u"
+                asked.messages[0].parts[0].image.inline_data.mime_type = "image/u"
+                answer = self.stub.Generate(asked, metadata=[("x-request-id", "u"), ("x-image-id", "u")],
+                                            timeout=PATIENCE)
+                self.assertEqual(answer.text, text)
+        # Nor are a handle's digits: another's cannot be made from one's own.
+        mine = self.upload(PICTURE)
+        error = self.refused(self.stub.Generate, request(QUESTION, handle=mine[:-4] + self.upload(OTHER)[-4:]))
+        self.assertEqual(error.code(), grpc.StatusCode.NOT_FOUND)
+
+
+class Watch:
+    """What is opened in a folder, by whomever, as the kernel tells it."""
+
+    OPEN = 0x20
+
+    def __init__(self, folder):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert self.fd >= 0 and libc.inotify_add_watch(self.fd, os.fsencode(folder), self.OPEN) >= 0
+
+    def opened(self):
+        names = set()
+        try:
+            while True:
+                told = os.read(self.fd, 65536)
+                while told:
+                    size = struct.unpack_from("iIII", told)[3]
+                    names.add(told[16:16 + size].rstrip(b"\0").decode())
+                    told = told[16 + size:]
+        except BlockingIOError:
+            return names
+
+    def close(self):
+        os.close(self.fd)
+
+
+class PathTest(PictureBase):
+    """FAULTS B091: in the place of a picture, a path is no path."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tessera-paths-"))
+        self.addCleanup(lambda: [p.unlink() for p in self.folder.iterdir()] + [self.folder.rmdir()])
+        self.picture = self.folder / "x.png"
+        self.picture.write_bytes(PICTURE)
+        (self.folder / "link.png").symlink_to(self.picture)
+        (self.folder / "passwd").symlink_to("/etc/passwd")
+        os.mkfifo(self.folder / "pipe")  # who opens it waits for ever
+        self.watch = Watch(self.folder)
+        self.addCleanup(self.watch.close)
+
+    def urls(self):
+        relative = os.path.relpath(self.folder, pathlib.Path(f"/proc/{self.server.process.pid}/cwd").resolve())
+        yield from ("/etc/passwd", "file:///etc/passwd", "../x.png", "x.png", "file:x.png", "/proc/self/fd/0")
+        for name in ("x.png", "link.png", "passwd", "pipe"):
+            path = self.folder / name
+            yield from (str(path), f"file://{path}", f"file://localhost{path}", f"FILE:{path}", f"{relative}/{name}",
+                        f"data:{path}", f"data:image/png,{path}", f"data:image/png;base64,file://{path}",
+                        f"data:file://{path};base64,", f"%2F{str(path)[1:]}")
+
+    def test_no_path_is_opened(self):
+        self.picture.read_bytes()
+        self.assertEqual(self.watch.opened(), {"x.png"}, "the watch sees nothing")
+        for url in self.urls():
+            status, body = self.http(url)
+            self.assertEqual(status, 400, (url, body))
+            self.assertTrue(body["error"]["param"].startswith("messages[0].content[0].image_url"), (url, body))
+            image = types_pb2.Image(uri=url)
+            asked = gateway_pb2.GenerateRequest(messages=[types_pb2.Message(
+                role="user", parts=[types_pb2.Part(image=image), types_pb2.Part(text=QUESTION)])])
+            reason = self.grpc_refusal(asked)
+            self.assertIn(reason, ("IMAGE_URL", "IMAGE_FORMAT", "IMAGE_EMPTY"), url)
+            # A path in the place of the bytes, of their type, and of a handle.
+            self.assertEqual(self.grpc_refusal(request(QUESTION, url.encode())), "IMAGE_FORMAT", url)
+            typed = request(QUESTION, b"x")
+            typed.messages[0].parts[0].image.inline_data.mime_type = url
+            self.assertEqual(self.grpc_refusal(typed), "IMAGE_FORMAT", url)
+            error = self.refused(self.stub.Generate, request(QUESTION, handle=url))
+            self.assertEqual(error.code(), grpc.StatusCode.NOT_FOUND, url)
+            self.assertEqual(self.http("tessera-image:" + url)[0], 404, url)
+            self.assertEqual(self.watch.opened(), set(), url)
+        # Nobody waits for the pipe's other end either.
+        with self.assertRaises(OSError):
+            os.close(os.open(self.folder / "pipe", os.O_WRONLY | os.O_NONBLOCK))
+        self.assertEqual(self.http_text(PICTURE), " 37")
+
+
+if __name__ == "__main__":
+    unittest.main()
