@@ -32,12 +32,12 @@ def generate_stubs():
 class Server:
     """`tessera serve` on a free port; a context manager that kills what is left."""
 
-    def __init__(self, *flags, model=MODEL):
-        # A file, not a pipe: a full pipe would stop the server.
+    def __init__(self, *flags, model=MODEL, stderr=subprocess.STDOUT):
+        # A file, not a pipe: nobody reads it meanwhile.
         self.log = tempfile.NamedTemporaryFile(mode="w+", suffix=".log")
         self.process = subprocess.Popen(
             [BINARY, "serve", "--model", str(model), "--grpc_address", "127.0.0.1:0", *flags],
-            stdout=self.log, stderr=subprocess.STDOUT)
+            stdout=self.log, stderr=stderr)
         try:
             self._await_ready()
             self.address = self._told("gRPC")

@@ -144,6 +144,25 @@ def endless(*pictures):
     return request("Describe the shelf.", *pictures, max_tokens=1500, logit_bias={100: 100})
 
 
+class LogTest(Base):
+    def test_a_log_that_nobody_reads_keeps_nobody_waiting(self):
+        with Server(stderr=subprocess.PIPE) as server, grpc.insecure_channel(server.address) as channel:
+            stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+            lost = lambda: scrape(server).sum("tessera_log_lines_dropped_total")
+            asked = 0
+            while not lost():  # the pipe is filled by some hundred lines
+                self.assertLess(asked, 5000)
+                for _ in range(50):
+                    stub.Generate(request("Hello?", max_tokens=1), timeout=PATIENCE)
+                asked += 50
+            before = lost()
+            stub.Generate(request("Hello?", max_tokens=1), timeout=PATIENCE)
+            self.assertGreater(lost(), before)
+            with server.process.stderr as log:
+                until("what was lost is told", lambda: b"lines of this log were lost" in log.read1(1 << 20) or
+                      stub.Generate(request("Hello?", max_tokens=1), timeout=PATIENCE) is None)
+
+
 class SeriesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -211,7 +230,8 @@ class SeriesTest(unittest.TestCase):
         self.assertIn(self.server.ops_address, err)
         self.assertIn("--ops_address", err)
         self.assertEqual(get(self.server, "/healthz")[0], 200)
-        code, _, err = run("serve", "--model", MODEL, "--ops_address", "nonsense")
+        code, _, err = run("serve", "--model", MODEL, "--grpc_address", "127.0.0.1:0",
+                           "--ops_address", "nonsense")
         self.assertEqual(code, 2)
         self.assertIn("nonsense", err)
 
