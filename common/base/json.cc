@@ -48,8 +48,8 @@ struct CountingIterator {
 // last of two equal keys and has no limit.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
-  Builder(absl::string_view text, int max_depth)
-      : begin_(text.data()), read_to_(text.data()), max_depth_(max_depth) {}
+  Builder(absl::string_view text, const JsonLimits& limits)
+      : begin_(text.data()), read_to_(text.data()), limits_(limits) {}
 
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
@@ -99,13 +99,19 @@ class Builder final : public nlohmann::json_sax<Json> {
     return &object.back().second;
   }
   bool Add(Json value) {
+    if (!Count()) return false;
     Place(std::move(value));
     return true;
   }
+  bool Count() {
+    if (++values_ <= limits_.max_values) return true;
+    return Fail(absl::StrCat("more than ", limits_.max_values, " values"));
+  }
   bool Open(Json value) {
-    if (static_cast<int>(stack_.size()) >= max_depth_) {
-      return Fail(absl::StrCat("nested deeper than ", max_depth_));
+    if (static_cast<int>(stack_.size()) >= limits_.max_depth) {
+      return Fail(absl::StrCat("nested deeper than ", limits_.max_depth));
     }
+    if (!Count()) return false;
     stack_.push_back(Place(std::move(value)));
     keys_.emplace_back();
     return true;
@@ -123,7 +129,8 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   const char* const begin_;
   const char* read_to_;
-  const int max_depth_;
+  const JsonLimits& limits_;
+  size_t values_ = 0;
   Json root_;
   std::vector<Json*> stack_;  // pointers stay valid: only the innermost container grows
   std::vector<std::unordered_set<std::string>> keys_;
@@ -143,7 +150,7 @@ absl::StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits)
     return Error(absl::StatusCode::kInvalidArgument, "JSON_INVALID",
                  absl::StrCat("not valid JSON: at byte ", nul, ": a NUL byte"));
   }
-  Builder builder(text, limits.max_depth);
+  Builder builder(text, limits);
   const CountingIterator begin{text.data(), builder.read_to()};
   const CountingIterator end{text.data() + text.size(), builder.read_to()};
   if (!Json::sax_parse(begin, end, &builder)) {

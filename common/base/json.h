@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -13,10 +14,14 @@ using Json = nlohmann::ordered_json;  // keeps the order of keys, as Python's di
 struct JsonLimits {
   int max_depth = 64;
   size_t max_bytes = size_t{64} << 20;
+  // Of all kinds, at every depth. A value takes up to some 100 bytes of memory, however short it
+  // is.
+  size_t max_values = std::numeric_limits<size_t>::max();
 };
 
 // Parses one UTF-8 JSON document. INVALID_ARGUMENT with the byte offset: syntax, invalid UTF-8,
-// deeper or longer than the limits (the depth is bounded while reading, so no stack is at risk),
+// deeper, longer or of more values than the limits (which are kept while reading, so neither stack
+// nor memory is at risk),
 // the same key twice in one object, a NUL byte.
 absl::StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits = {});
 

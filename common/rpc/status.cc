@@ -3,6 +3,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -11,11 +12,16 @@ namespace {
 
 constexpr char kDomain[] = "tessera";
 
+// Of a message that is no UTF-8 a client can parse nothing, and errors show what clients sent.
+std::string MessageOf(const absl::Status& status) { return base::ToUtf8(status.message()); }
+
 void AddErrorInfo(const absl::Status& status, google::rpc::Status& out) {
   google::rpc::ErrorInfo info;
   info.set_reason(base::ReasonOf(status));
   info.set_domain(kDomain);
-  for (const auto& [key, value] : base::FactsOf(status)) (*info.mutable_metadata())[key] = value;
+  for (const auto& [key, value] : base::FactsOf(status)) {
+    (*info.mutable_metadata())[base::ToUtf8(key)] = base::ToUtf8(value);
+  }
   if (info.reason().empty() && info.metadata().empty()) return;
   out.add_details()->PackFrom(info);
 }
@@ -35,8 +41,8 @@ void AddBadRequest(const absl::Status& status, google::rpc::Status& out) {
   if (field.empty()) return;
   google::rpc::BadRequest bad;
   google::rpc::BadRequest::FieldViolation& violation = *bad.add_field_violations();
-  violation.set_field(field);
-  violation.set_description(std::string(status.message()));
+  violation.set_field(base::ToUtf8(field));
+  violation.set_description(MessageOf(status));
   out.add_details()->PackFrom(bad);
 }
 
@@ -45,8 +51,8 @@ void AddResourceInfo(const absl::Status& status, google::rpc::Status& out) {
   if (type.empty()) return;
   google::rpc::ResourceInfo info;
   info.set_resource_type(type);
-  info.set_resource_name(name);
-  info.set_description(std::string(status.message()));
+  info.set_resource_name(base::ToUtf8(name));
+  info.set_description(MessageOf(status));
   out.add_details()->PackFrom(info);
 }
 
@@ -78,7 +84,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
-  details.set_message(std::string(status.message()));
+  details.set_message(MessageOf(status));
   AddErrorInfo(status, details);
   AddRetryInfo(status, details);
   AddBadRequest(status, details);

@@ -11,6 +11,7 @@ namespace tessera::gateway {
 namespace {
 
 constexpr int kMaxMessages = 1024;
+constexpr int kMaxParts = 16384;  // of all messages
 constexpr int kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 256;
 constexpr size_t kMaxSessionBytes = 256;
@@ -107,6 +108,19 @@ absl::Status CheckOptions(const v1::GenerationOptions& options) {
   return CheckStops(options);
 }
 
+absl::Status CheckParts(const v1::GenerateRequest& request) {
+  int parts = 0;
+  for (int i = 0; i < request.messages_size(); ++i) {
+    parts += request.messages(i).parts_size();
+    if (parts <= kMaxParts) continue;
+    const std::string field = absl::StrCat("messages[", i, "].parts");
+    return base::BadField(field, "BAD_PARAMETER",
+                          absl::StrCat(field, ": the messages have more than ", kMaxParts,
+                                       " parts; write texts that follow each other as one"));
+  }
+  return absl::OkStatus();
+}
+
 // Collects the parts of one message into `out`.
 class MessageParser {
  public:
@@ -193,6 +207,7 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
                           absl::StrCat("messages has ", request.messages_size(),
                                        " entries; it needs 1 to ", kMaxMessages));
   }
+  RETURN_IF_ERROR(CheckParts(request));
   ParsedRequest parsed;
   parsed.start.set_tenant(std::string(tenant));
   *parsed.start.mutable_options() = request.options();

@@ -17,6 +17,9 @@ namespace tessera::gateway::http {
 namespace {
 
 constexpr size_t kMaxStops = 4;  // as OpenAI has it
+// Values of a body: some hundred for each message that is allowed. Each takes far more memory than
+// the two bytes that it may have in JSON.
+constexpr size_t kMaxJsonValues = 1 << 17;
 
 absl::Status Bad(absl::string_view param, absl::string_view message) {
   return base::BadField(param, "BAD_PARAMETER", absl::StrCat(param, " ", message));
@@ -102,12 +105,9 @@ absl::Status ReadBias(const JsonFields& fields, v1::GenerationOptions& options) 
     if (!absl::SimpleAtoi(token, &id)) {
       return Bad("logit_bias", "has a key that is no token id: ids are whole numbers in strings");
     }
-    if (!value.is_number()) {
-      return JsonFields::Wrong(absl::StrCat("logit_bias[", id, "]"), "a number", value);
-    }
-    const JsonFields one(*bias, "logit_bias.");
-    ASSIGN_OR_RETURN(const std::optional<float> number, one.Float(token.c_str()));
-    (*options.mutable_logit_bias())[id] = *number;
+    // Not by its name: an object is searched from its beginning, and this one may be long.
+    ASSIGN_OR_RETURN((*options.mutable_logit_bias())[id],
+                     JsonFields::FloatOf(value, absl::StrCat("logit_bias[", id, "]")));
   }
   return absl::OkStatus();
 }
@@ -207,6 +207,7 @@ absl::Status ReadBody(base::Json& body, const ChatLimits& limits, ChatRequest& o
 absl::StatusOr<ChatRequest> ParseChatRequest(absl::string_view body, const ChatLimits& limits) {
   base::JsonLimits json_limits;
   json_limits.max_bytes = limits.max_bytes;
+  json_limits.max_values = kMaxJsonValues;
   ASSIGN_OR_RETURN(base::Json json, base::ParseJson(body, json_limits));
   if (!json.is_object()) {
     return base::Error(absl::StatusCode::kInvalidArgument, "JSON_INVALID",

@@ -116,6 +116,7 @@ void Connection::NextRequest() {
   body_.emplace(parts_.bodies);
   begun_ = false;
   request_ = {};
+  open_.splice(open_.end(), open_, *place_);
   if (in_.size() == 0) in_.shrink_to_fit();
   const bool first = std::exchange(state_, State::kHead) == State::kHandshake;
   if (!first) ExpireAfter(parts_.options.idle_timeout);

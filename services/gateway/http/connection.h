@@ -88,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Open = std::list<Connection*>;
 
+  // Stands in `open` until it is closed, behind those that have been idle for longer.
   Connection(std::unique_ptr<Transport> transport, boost::asio::io_context& io,
              const ConnectionParts& parts, Open& open);
   ~Connection();
@@ -97,6 +98,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close();
   // Closed when it next has nothing to do.
   void Drain();
+  // No whole head of a request has come, or all has been answered.
+  bool IsIdle() const {
+    return state_ == State::kHandshake || state_ == State::kHead || state_ == State::kLinger;
+  }
 
  private:
   // kHead: between requests, too.

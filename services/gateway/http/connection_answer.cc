@@ -85,16 +85,21 @@ bool Connection::AnswerAtHead() {
     Refuse(status, code, std::move(message));
     return true;
   };
+  const auto refuse_framing = [this](std::string message) {
+    request_.keep_alive = false;  // the next request may begin elsewhere than it seems here
+    Refuse(400, "http_invalid", std::move(message));
+    return true;
+  };
   // Where a body ends must be beyond doubt: what one server takes for a body is the next request to
   // another.
   const auto codings = head.count(field::transfer_encoding);
   if (codings > 1 ||
       (codings == 1 && (request_.http10 || !absl::EqualsIgnoreCase(
                                                View(head[field::transfer_encoding]), "chunked")))) {
-    return refuse(400, "http_invalid", "the only Transfer-Encoding that is taken is chunked");
+    return refuse_framing("the only Transfer-Encoding that is taken is chunked");
   }
   if (head.count(field::host) > 1 || (!request_.http10 && head.count(field::host) == 0)) {
-    return refuse(400, "http_invalid", "a request has one Host header");
+    return refuse_framing("a request has one Host header");
   }
   if (request_.route == Route::kUnknown) {
     return refuse(404, "not_found", "no such path: POST /v1/chat/completions, GET /v1/models");
@@ -120,6 +125,13 @@ bool Connection::AnswerAtHead() {
 bool Connection::AnswerBeforeBody() {
   const auto& head = parser_->get();
   if (NeedsKey(request_.route) && parts_.tenant) {
+    // Of several keys nobody knows which one is meant: who stands in front may know another.
+    if (head.count(field::authorization) > 1) {
+      Refuse(base::Error(absl::StatusCode::kUnauthenticated, "KEY_MISSING",
+                         "there is more than one authorization: send \"authorization: Bearer "
+                         "KEY\""));
+      return true;
+    }
     absl::StatusOr<std::string> tenant = parts_.tenant(View(head[field::authorization]));
     if (!tenant.ok()) {
       Refuse(tenant.status());

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/base/open_files.h"
 #include "common/base/status_macros.h"
 #include "services/gateway/http/tls_context.h"
 
@@ -72,6 +73,16 @@ struct Loop {
       }
     }
   }
+  // The connection that has been idle for longest makes room, if there is one: they are cheap to
+  // open, so that they would keep out those who ask. Its thread only.
+  bool CloseIdle() {
+    for (Connection* connection : open) {
+      if (!connection->IsIdle()) continue;
+      connection->Close();
+      return true;
+    }
+    return false;
+  }
   // On each connection, which may leave `open` meanwhile.
   void Each(void (Connection::*what)()) {
     asio::post(io, [this, what] {
@@ -116,6 +127,7 @@ struct HttpServer::Engine {
   absl::Status Listen();
   void Accept();
   void OnAccepted(const error_code& error, tcp::socket socket, Loop& loop);
+  bool IsFull(tcp::socket& socket) const;
   void RefuseConnection(tcp::socket socket);
   void Shutdown(absl::Duration grace);
 
@@ -203,13 +215,10 @@ void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket,
     });
     return;
   }
-  if (static_cast<size_t>(count.value()) >= options.max_connections) {
-    RefuseConnection(std::move(socket));
-    return Accept();
-  }
   std::shared_ptr<asio::ssl::context> context = tls ? tls->Get(absl::Now()) : nullptr;
   asio::post(loop.io, [this, &loop, context, socket = std::move(socket)]() mutable {
     if (draining.load()) return;
+    if (IsFull(socket) && !loop.CloseIdle()) return RefuseConnection(std::move(socket));
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     auto transport = context ? MakeTlsTransport(std::move(socket), context)
@@ -217,6 +226,11 @@ void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket,
     std::make_shared<Connection>(std::move(transport), loop.io, *connection, loop.open)->Start();
   });
   Accept();
+}
+
+bool HttpServer::Engine::IsFull(tcp::socket& socket) const {
+  return static_cast<size_t>(count.value()) >= options.max_connections ||
+         socket.native_handle() >= base::FilesForConnections(base::kHttpFiles);
 }
 
 // Told in one go, before anything is read; who speaks TLS sees the end only.

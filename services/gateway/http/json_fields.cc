@@ -51,9 +51,13 @@ absl::StatusOr<std::optional<int64_t>> JsonFields::Int(const char* name) const {
 absl::StatusOr<std::optional<float>> JsonFields::Float(const char* name) const {
   const base::Json* value = Find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) return Wrong(PlaceOf(name), "a number", *value);
+  return FloatOf(*value, PlaceOf(name));
+}
+
+absl::StatusOr<float> JsonFields::FloatOf(const base::Json& value, absl::string_view place) {
+  if (!value.is_number()) return Wrong(place, "a number", value);
   constexpr double kMost = std::numeric_limits<float>::max();
-  return static_cast<float>(std::clamp(value->get<double>(), -kMost, kMost));
+  return static_cast<float>(std::clamp(value.get<double>(), -kMost, kMost));
 }
 
 absl::StatusOr<std::string*> JsonFields::String(const char* name) const {

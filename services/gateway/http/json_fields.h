@@ -31,6 +31,8 @@ class JsonFields {
   absl::StatusOr<std::optional<int64_t>> Int(const char* name) const;
   // Within the range of float; what is beyond it becomes its limit.
   absl::StatusOr<std::optional<float>> Float(const char* name) const;
+  // The same of a value that is there; `place` is blamed.
+  static absl::StatusOr<float> FloatOf(const base::Json& value, absl::string_view place);
   // Not null: the value, which may be moved from.
   absl::StatusOr<std::string*> String(const char* name) const;
   absl::StatusOr<base::Json*> Object(const char* name) const;

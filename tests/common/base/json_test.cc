@@ -56,6 +56,13 @@ TEST(JsonTest, SizeHasALimit) {
   EXPECT_EQ(ReasonOf(ParseJson("[1,2]", {.max_bytes = 4}).status()), "JSON_TOO_LARGE");
 }
 
+TEST(JsonTest, ValuesHaveALimitAtEveryDepth) {
+  EXPECT_TRUE(ParseJson(R"({"a":[1,{}]})", {.max_values = 4}).ok());
+  for (const char* more : {R"({"a":[1,{}],"b":null})", "[[],[],[],[]]", R"([[["a","b"]]])"}) {
+    EXPECT_THAT(ErrorOf(more, {.max_values = 4}), HasSubstr("more than 4 values")) << more;
+  }
+}
+
 TEST(JsonTest, RefusesWhatIsNoUtf8) {
   for (const char* bad :
        {"\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\"", "\"\xc0\xaf\"", R"("\ud800")"}) {

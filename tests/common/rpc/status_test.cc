@@ -42,6 +42,19 @@ TEST(StatusTest, DetailsAreTheCodeAndMessageOfTheStatus) {
   EXPECT_EQ(info.domain(), "tessera");
 }
 
+TEST(StatusTest, WhatIsCutWithinACharacterCanStillBeParsed) {
+  const std::string cut = "caf\xc3";
+  absl::Status status = base::BadField(cut, "GONE", "no " + cut);
+  status = base::WithFact(base::WithResource(status, "model", cut), "stage", cut);
+  const grpc::Status grpc_status = ToGrpc(status);
+  EXPECT_EQ(grpc_status.error_message(), "no caf\ufffd");
+  const absl::Status back = FromGrpc(grpc_status);
+  EXPECT_EQ(base::ReasonOf(back), "GONE");
+  EXPECT_EQ(base::FieldOf(back), "caf\ufffd");
+  EXPECT_EQ(base::ResourceOf(back).second, "caf\ufffd");
+  EXPECT_EQ(base::FactsOf(back).at("stage"), "caf\ufffd");
+}
+
 TEST(StatusTest, AStatusOfGrpcItselfKeepsCodeAndMessage) {
   const absl::Status plain = FromGrpc(grpc::Status(grpc::StatusCode::UNAVAILABLE, "no route"));
   EXPECT_EQ(plain.code(), absl::StatusCode::kUnavailable);

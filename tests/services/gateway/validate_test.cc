@@ -57,6 +57,12 @@ TEST(ValidateTest, EveryMistakeNamesItsField) {
       {"no messages", [](auto& r) { r.clear_messages(); }, "messages"},
       {"no role", [](auto& r) { r.mutable_messages(0)->clear_role(); }, "messages[0].role"},
       {"no parts", [](auto& r) { r.mutable_messages(0)->clear_parts(); }, "messages[0].parts"},
+      {"too many parts",
+       [](auto& r) {
+         r.add_messages()->set_role("user");
+         for (int i = 0; i < 16'384; ++i) r.mutable_messages(1)->add_parts()->set_text("");
+       },
+       "messages[1].parts"},
       {"empty part", [](auto& r) { r.mutable_messages(0)->add_parts(); }, "messages[0].parts[2]"},
       {"image without source",
        [](auto& r) { r.mutable_messages(0)->mutable_parts(0)->mutable_image()->Clear(); },

@@ -110,6 +110,9 @@ TEST(HttpAbuseTest, WhatFollowsADoubtfulBodyIsNoRequest) {
   for (const std::string& head :
        {absl::StrCat(kPost, "Host: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
         absl::StrCat(kPost, "Host: x\r\nTransfer-Encoding: gzip\r\n\r\n"),
+        absl::StrCat(kPost, "Host: x\r\nTransfer-Encoding: xchunked\r\n\r\n"),
+        absl::StrCat(kPost, "Host: x\r\nTransfer-Encoding: chunked, chunked\r\n\r\n"),
+        absl::StrCat(kPost, "Host: x\r\nHost: y\r\nContent-Length: 0\r\n\r\n"),
         absl::StrCat(kPost, "Host: x\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\n")}) {
     RawClient client(gateway.port());
     client.Send(head + "0\r\n\r\n" + smuggled);
@@ -225,20 +228,49 @@ TEST(HttpAbuseTest, AnAnswerTakesLongerThanAnyTimeoutOfItsRequest) {
   EXPECT_EQ(answered.Read().status, 200);
 }
 
+constexpr char kVersion[] = "GET /version HTTP/1.1\r\nHost: x\r\n\r\n";
+
 TEST(HttpAbuseTest, OneConnectionTooManyIsToldSo) {
   HttpGateway gateway;
   gateway.http.max_connections = 2;
   gateway.Start();
   RawClient one(gateway.port()), two(gateway.port());
-  for (RawClient* client : {&one, &two}) {
-    client->Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n");
-    EXPECT_EQ(client->Read().status, 200);
-  }
+  one.Send(Ask());
+  two.Send(Ask());
+  gateway.decode.Await(0);
+  gateway.decode.Await(1);
   RawClient three(gateway.port());
   EXPECT_THAT(three.ReadAll(), AnyOf(HasSubstr("connections_full"), ""));
   one.Close();
   Await([&] { return gateway.server->connections() == 1; });
-  EXPECT_EQ(gateway.Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
+  EXPECT_EQ(gateway.Send(kVersion).status, 200);
+}
+
+TEST(HttpAbuseTest, IdleConnectionsMakeRoomTheLongestIdleFirst) {
+  HttpGateway gateway;
+  gateway.http.max_connections = 3;
+  gateway.http.threads = 1;
+  gateway.Start();
+  RawClient asked(gateway.port()), silent(gateway.port()), begun(gateway.port());
+  asked.Send(Ask());
+  const auto stream = gateway.decode.Await(0);
+  Await([&] { return gateway.server->connections() == 3; });
+  begun.Send("GET /ver");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(gateway.Send(kVersion).status, 200) << i;
+  EXPECT_EQ(silent.ReadAll(), "");
+  stream->Piece("still here");
+  stream->End();
+  EXPECT_THAT(asked.Read().body, HasSubstr("still here"));
+}
+
+TEST(HttpAbuseTest, OfTwoKeysNeitherIsTaken) {
+  HttpGateway gateway;
+  gateway.tenant = [](absl::string_view) { return "ann"; };
+  gateway.Start();
+  const HttpReply reply =
+      gateway.Send(ChatPost(Question(), "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"));
+  EXPECT_EQ(reply.status, 401);
+  EXPECT_THAT(reply.body, HasSubstr("more than one authorization"));
 }
 
 }  // namespace

@@ -192,6 +192,22 @@ TEST(ChatRequestTest, NumbersBeyondAllBoundsNameTheirField) {
   }
 }
 
+TEST(ChatRequestTest, ABodyOfTooManyValuesIsRefusedWhileItIsRead) {
+  std::string values = "0";
+  for (int i = 0; i < 140'000; ++i) values += ",0";
+  const absl::Status refused = Refusal("\"other\":[" + values + "]");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("more than 131072 values"));
+}
+
+TEST(ChatRequestTest, EveryBiasOfALongObjectIsItsOwn) {
+  std::string biases = R"("0":0)";
+  for (int i = 1; i < 100'000; ++i) biases += absl::StrCat(",\"", i, "\":", i % 100);
+  const ChatRequest chat = Parsed("\"logit_bias\":{" + biases + "}");
+  EXPECT_EQ(chat.request.options().logit_bias_size(), 100'000);
+  EXPECT_EQ(chat.request.options().logit_bias().at(98'765), 65);
+}
+
 TEST(ChatRequestTest, PartsKeepTheirOrder) {
   absl::StatusOr<ChatRequest> chat = ParseChatRequest(
       R"({"messages":[{"role":"developer","content":"Be brief."},{"role":"assistant","content":null},
