@@ -26,7 +26,9 @@ void AddFlags(flags::Command& command, Options& options) {
   command.AddRequired({"model", Value(options.vision.model_dir), "model directory"});
   command.Add({{"device", Value(options.vision.device), "cpu or reference"},
                {"origin", flags::ValueOrEmpty(options.vision.origin),
-                "host:port by which decode reads records of this process [grpc_address]"}});
+                "host:port by which decode reads records of this process [grpc_address]"},
+               {"max_image_bytes", flags::Bytes(options.vision.image_limits.max_bytes),
+                "of one encoded picture; the gateway's must not be larger"}});
   command.Add(service::InnerFlags(options.inner));
   command.Add(VisionFlags(options.vision));
 }

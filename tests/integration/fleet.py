@@ -82,12 +82,12 @@ class Fleet:
     it, it speaks nothing but TLS.
     """
 
-    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=(), decode_flags=(), redis_tls=()):
+    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=(), vision_flags=(), decode_flags=(), redis_tls=()):
         self.folder = tempfile.mkdtemp(prefix="tessera-fleet-")
         self.processes = []
         try:
             self._start_redis(list(redis_tls))
-            self._start(vision, decode, list(flags), list(gateway_flags), list(decode_flags))
+            self._start(vision, decode, [*flags, *vision_flags], list(gateway_flags), [*flags, *decode_flags])
         except BaseException:
             self.close()
             raise
@@ -100,16 +100,16 @@ class Fleet:
             "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", self.folder])
         self.store = f"{'rediss' if tls else 'redis'}://127.0.0.1:{self.redis_port}/0"
 
-    def _start(self, vision, decode, flags, gateway_flags, decode_flags):
+    def _start(self, vision, decode, vision_flags, gateway_flags, decode_flags):
         store = ["--embedding_store", self.store]
         self.vision, self.decode = [], []
         self.ops = {}
         for _ in range(vision):
-            self.vision.append(self._service("VISION_BINARY", len(self.vision), store + flags))
+            self.vision.append(self._service("VISION_BINARY", len(self.vision), store + vision_flags))
         origins = ",".join(p.address for p in self.vision)
         for _ in range(decode):
             self.decode.append(self._service(
-                "DECODE_BINARY", len(self.decode), [*store, "--vision_origins", origins, *flags, *decode_flags]))
+                "DECODE_BINARY", len(self.decode), [*store, "--vision_origins", origins, *decode_flags]))
         self.http_address = f"127.0.0.1:{free_port()}"
         self.gateway = self._service("GATEWAY_BINARY", 0, [
             "--vision_addresses", origins,

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import unittest
+import urllib.request
 
 import grpc
 
@@ -17,12 +18,27 @@ SLOW = ("--load_silence", "60s")
 ANSWER = "37"
 
 
+def redis_says(port, *words):
+    """The reply to a command: a line or a text; an error as such."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as redis:
+        redis.sendall(" ".join(words).encode() + b"\r\n")
+        reply = redis.makefile("rb")
+        kind, line = reply.read(1), reply.readline().decode().strip()
+        return reply.read(int(line)).decode() if kind == b"$" else line
+
+
+def get_page(process, path):
+    with urllib.request.urlopen(process.ops + path, timeout=PATIENCE) as page:
+        return page.read().decode()
+
+
 class FleetTest(unittest.TestCase):
     vision, decode = 1, 1
+    flags = vision_flags = ()
     gateway_flags = SLOW
 
     def setUp(self):
-        self.fleet = Fleet(self.vision, self.decode, gateway_flags=self.gateway_flags)
+        self.fleet = Fleet(self.vision, self.decode, self.flags, self.gateway_flags, self.vision_flags)
         self.addCleanup(self.fleet.close)
         self.channel = grpc.insecure_channel(self.fleet.address)
         self.addCleanup(lambda: self.channel.close())
@@ -34,6 +50,13 @@ class FleetTest(unittest.TestCase):
         for name, value in fields.items():
             setattr(asked, name, value)
         return self.stub.Generate(asked, timeout=timeout)
+
+    def records(self):
+        """How many Redis has; 0 while there is none."""
+        try:
+            return int(redis_says(self.fleet.redis_port, "DBSIZE"))
+        except OSError:
+            return 0
 
     def error(self, *pictures, **fields):
         with self.assertRaises(grpc.RpcError) as caught:
@@ -106,12 +129,6 @@ class OneOfEachTest(FleetTest):
         self.await_up("vision", self.fleet.vision[0])
         self.assertEqual(self.ask(OTHER, text=QUESTION).receipt.images[0].cache,
                          types_pb2.CACHE_TIER_COMPUTED)
-
-    def records(self):
-        """How many Redis has."""
-        with socket.create_connection(("127.0.0.1", self.fleet.redis_port), timeout=PATIENCE) as redis:
-            redis.sendall(b"DBSIZE\r\n")
-            return int(redis.makefile().readline()[1:])
 
     def reconnect(self):
         """A channel of before the gateway's end may wait before it tries again."""
