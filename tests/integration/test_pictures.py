@@ -1,4 +1,4 @@
-"""Pictures that lie, that claim another's name, and names that are no pictures: over gRPC and HTTP."""
+"""Pictures that lie, that are none, that claim another's name, and names that are no pictures: over gRPC and HTTP."""
 
 import base64
 import concurrent.futures
@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import struct
 import tempfile
 import unittest
@@ -179,6 +180,124 @@ class NameTest(PictureBase):
         mine = self.upload(PICTURE)
         error = self.refused(self.stub.Generate, request(QUESTION, handle=mine[:-4] + self.upload(OTHER)[-4:]))
         self.assertEqual(error.code(), grpc.StatusCode.NOT_FOUND)
+
+
+class BadDataTest(PictureBase):
+    """FAULTS B086: what is no picture is the client's fault, by name, and the same through both doors."""
+
+    def cases(self):
+        """URL; the code of both, or None where it is answered."""
+        base = base64.b64encode(PICTURE).decode()
+        lines = "\r\n".join(base[at:at + 76] for at in range(0, len(base), 76))
+        url_safe = base.replace("+", "-").replace("/", "_")
+        self.assertNotEqual(url_safe, base)
+
+        def encoded(picture):
+            return base64.b64encode(picture).decode()
+
+        bad = GOLDENS / "images_bad"
+        yield f"data:image/jpeg;base64{base}", "IMAGE_URL"  # no comma
+        yield f"data:image/jpeg,{base}", "IMAGE_URL"
+        yield f"data:image/jpeg;base64,{base[:-3]}*{base[-2:]}", "IMAGE_URL"
+        yield f"data:image/jpeg;base64,{url_safe}", "IMAGE_URL"
+        yield f"data:image/jpeg;base64,{base[:5]}", "IMAGE_URL"
+        yield "data:image/jpeg;base64,", "IMAGE_EMPTY"
+        yield "data:image/jpeg;base64, \n", "IMAGE_EMPTY"
+        yield f"data:image/jpeg;base64,{encoded(b'A text is no picture.')}", "IMAGE_FORMAT"
+        yield f"data:text/plain;base64,{encoded(b'A text is no picture.')}", "IMAGE_URL"
+        yield f"data:image/gif;base64,{encoded((bad / 'gif.gif').read_bytes())}", "IMAGE_FORMAT"
+        yield f"data:image/png;base64,{encoded((bad / 'gif_named.png').read_bytes())}", "IMAGE_FORMAT"
+        yield f"data:image/jpeg;base64,{encoded(PICTURE[:len(PICTURE) // 2])}", "IMAGE_CORRUPT"
+        yield f"data:image/jpeg;base64,{encoded(PICTURE[:20])}", "IMAGE_CORRUPT"
+        yield "http://127.0.0.1:9/404.jpg", "IMAGE_URL"
+        yield f"data:image/jpeg;base64,{lines}", None
+        yield f"data:image/png;base64,{base}", None
+        yield f"data:;base64,{base}", None
+
+    def test_each_has_its_code_and_the_wrong_type_is_no_matter(self):
+        for url, code in self.cases():
+            status, body = self.http(url)
+            asked = request(QUESTION)
+            asked.messages[0].parts.insert(0, types_pb2.Part(image=types_pb2.Image(uri=url)))
+            if code is None:
+                self.assertEqual((status, body["choices"][0]["message"]["content"]), (200, " 37"))
+                self.assertEqual(self.stub.Generate(asked, timeout=PATIENCE).text, " 37")
+                continue
+            self.assertEqual((status, body["error"]["code"]), (400, code.lower()), (url[:60], body))
+            self.assertEqual(body["error"]["type"], "invalid_request_error")
+            self.assertTrue(body["error"]["param"].startswith("messages[0].content[0].image_url"), body)
+            self.assertLess(len(body["error"]["message"]), 500)
+            self.assertEqual(self.grpc_refusal(asked), code, url[:60])
+        self.assertEqual(self.http_text(PICTURE), " 37")
+
+    def test_a_picture_costs_its_rows_not_its_base64(self):
+        # FAULTS B087: 2 MiB, new and known.
+        small = self.http(data_url(PICTURE))[1]["usage"]
+        tiers = []
+        for _ in range(3):
+            status, body = self.http(data_url(PICTURE.ljust(2 << 20, b"\1")), tessera={"receipt": True})
+            self.assertEqual((status, body["choices"][0]["message"]["content"]), (200, " 37"))
+            usage = body["usage"]
+            self.assertEqual(usage["prompt_tokens"], small["prompt_tokens"])
+            details = usage["prompt_tokens_details"]
+            self.assertEqual((details["image_tokens"], details["image_tokens"] + details["text_tokens"]),
+                             (256, usage["prompt_tokens"]))
+            tiers.append(body["tessera"]["receipt"]["images"][0]["cache"])
+        self.assertEqual(tiers[0], "COMPUTED")
+        self.assertNotIn("COMPUTED", tiers[1:])
+
+    def test_a_url_of_this_machine_is_refused_and_nobody_calls_it(self):
+        # FAULTS B090, while no host is allowed: however it is written.
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            port = listener.getsockname()[1]
+            for host in ("127.0.0.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0",
+                         "[::1]", "[::ffff:127.0.0.1]", "a@127.0.0.1"):
+                for scheme in ("http", "https", "HTTP", "ftp", "gopher", "ws"):
+                    url = f"{scheme}://{host}:{port}/x.jpg"
+                    status, body = self.http(url)
+                    self.assertEqual((status, body["error"]["code"]), (400, "image_url"), url)
+                    asked = request(QUESTION)
+                    asked.messages[0].parts.insert(0, types_pb2.Part(image=types_pb2.Image(uri=url)))
+                    self.assertEqual(self.grpc_refusal(asked), "IMAGE_URL", url)
+            with self.assertRaises(BlockingIOError):
+                listener.accept()
+
+
+class ManyPicturesTest(PictureBase):
+    PAGES = 20
+
+    def counts(self):
+        now = scrape(self.server)
+        return (now.sum("tessera_vision_images_total", outcome="computed"),
+                now.sum("tessera_decode_prefix_cache_hits_total"))
+
+    def test_one_question_about_page_after_page_is_about_that_page(self):
+        # FAULTS B037: what is found of the one before ends before the picture.
+        alone = self.stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE).usage
+        before_picture = alone.prompt_tokens - 256
+        for page in range(1, self.PAGES):
+            picture, text = ((PICTURE, " 37"), (OTHER, " 25"))[page % 2]
+            answer = self.stub.Generate(request(QUESTION, picture + bytes(page)), timeout=PATIENCE)
+            self.assertEqual(answer.text, text, page)
+            self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
+            self.assertLess(answer.usage.cached_tokens, before_picture)
+        again = self.stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE)
+        self.assertEqual(again.text, " 37")
+        self.assertGreater(again.usage.cached_tokens, 256)
+
+    def test_a_second_picture_keeps_what_is_known_of_the_first(self):
+        # FAULTS B043.
+        first, second = PICTURE + b"\2", OTHER + b"\2"
+        self.stub.Generate(request(QUESTION, first), timeout=PATIENCE)
+        computed, hits = self.counts()
+        answer = self.stub.Generate(request(QUESTION, first, second), timeout=PATIENCE)
+        self.assertEqual([image.cache for image in answer.receipt.images],
+                         [types_pb2.CACHE_TIER_PREFIX_KV, types_pb2.CACHE_TIER_COMPUTED])
+        now = self.counts()
+        self.assertEqual(now[0], computed + 1)
+        self.assertGreaterEqual(now[1], hits + 256)
+        self.assertGreaterEqual(answer.usage.cached_tokens, 256)
 
 
 class Watch:
