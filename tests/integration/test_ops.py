@@ -302,6 +302,29 @@ class CountsTest(Base):
         self.assertGreater(now.sum("tessera_decode_prefix_cache_hits_total"), 38 * 256)
 
 
+class PreemptionTest(Base):
+    flags = ("--kv_cache_bytes", "4MiB")  # 1360 tokens
+
+    def test_an_answer_that_gave_way_has_one_first_token_all_the_same(self):
+        # FAULTS B093. Of text in few bytes the gateway expects few tokens: it lets in two, for whom there is no room.
+        asked = preempted = 0
+        while preempted == 0:
+            self.assertLess(asked, 120)
+            messages = [request(f"{asked + i:04}" + "\u4e16" * 100, max_tokens=550, logit_bias={100: 100})
+                        for i in range(6)]
+            calls = [self.stub.Generate.future(message, timeout=PATIENCE) for message in messages]
+            answers = [call.result() for call in calls]
+            asked += len(answers)
+            self.assertEqual({answer.usage.output_tokens for answer in answers}, {550})
+            preempted = sum(answer.receipt.preemptions for answer in answers)
+        now = scrape(self.server)
+        self.assertEqual(now.sum("tessera_decode_preemptions_total"), preempted)
+        self.assertEqual(now.sum("tessera_gateway_time_to_first_token_seconds", "_count"), asked)
+        self.assertEqual(now.sum("tessera_gateway_requests_total", code="OK"), asked)
+        self.assertEqual(now.sum("tessera_decode_requests_finished_total"), asked)
+        self.assertEqual(now.sum("tessera_gateway_queued_requests"), 0)
+
+
 class LadderTest(Base):
     TOKENS = 200
 
