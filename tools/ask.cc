@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -43,6 +44,22 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const AskOptions& options) {
   return request;
 }
 
+// gRPC tells a wrong port and TLS on one side alone only in its words.
+std::string ConnectionAdvice(const absl::Status& status, const DialOptions& dial) {
+  const absl::string_view said = status.message();
+  if (absl::StrContains(said, "http1.x")) return "that is an HTTP port: give the one of gRPC";
+  if (absl::StrContains(said, "Socket closed") || absl::StrContains(said, "recvmsg")) {
+    return dial.tls_ca_file.empty() ? "if it serves TLS, give --tls_ca_file"
+                                    : "if it asks for a certificate, give --tls_cert_file and "
+                                      "--tls_key_file";
+  }
+  if (absl::StrContains(absl::AsciiStrToLower(said), "handshake") ||
+      absl::StrContains(said, "SSL")) {
+    return "does it serve TLS, with a certificate of --tls_ca_file for this name?";
+  }
+  return "tessera serve starts one, and --model DIR answers without one";
+}
+
 // What does not say what to do here: gRPC's own errors, which carry no reason, and a missing key.
 absl::Status WithAdvice(const absl::Status& status, const AskOptions& options) {
   if (base::ReasonOf(status) == "KEY_MISSING") {
@@ -56,10 +73,9 @@ absl::Status WithAdvice(const absl::Status& status, const AskOptions& options) {
                                     absl::FormatDuration(options.timeout), "; give it longer"));
   }
   if (status.code() != absl::StatusCode::kUnavailable || options.local) return status;
-  return base::Error(
-      status.code(), "NO_SERVER",
-      absl::StrCat("no connection to a server at ", options.dial.address, " (", status.message(),
-                   "); tessera serve starts one, and --model DIR answers without one"));
+  return base::Error(status.code(), "NO_SERVER",
+                     absl::StrCat("no connection to a server at ", options.dial.address, " (",
+                                  status.message(), "); ", ConnectionAdvice(status, options.dial)));
 }
 
 absl::Status StreamAnswer(const std::shared_ptr<grpc::Channel>& channel,

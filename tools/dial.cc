@@ -1,6 +1,7 @@
 #include "tools/dial.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -21,11 +22,17 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options) 
   rpc::ChannelOptions channel;
   if (!options.tls_ca_file.empty()) {
     ASSIGN_OR_RETURN(channel.tls,
-                     rpc::ChannelTls::Create(
-                         {.ca = options.tls_ca_file, .server_name = options.tls_server_name}));
-  } else if (!options.tls_server_name.empty()) {
-    return base::BadField("tls_server_name", "BAD_OPTION",
-                          "--tls_server_name is for TLS: give --tls_ca_file too");
+                     rpc::ChannelTls::Create({.ca = options.tls_ca_file,
+                                              .cert = options.tls_cert_file,
+                                              .key = options.tls_key_file,
+                                              .server_name = options.tls_server_name}));
+  }
+  for (const auto& [flag, value] : {std::pair("tls_server_name", options.tls_server_name),
+                                    std::pair("tls_cert_file", options.tls_cert_file),
+                                    std::pair("tls_key_file", options.tls_key_file)}) {
+    if (value.empty() || !options.tls_ca_file.empty()) continue;
+    return base::BadField(flag, "BAD_OPTION",
+                          absl::StrCat("--", flag, " is for TLS: give --tls_ca_file too"));
   }
   return rpc::Connect(options.address, channel);
 }

@@ -44,7 +44,7 @@ service::Pages LocalServer::MakePages() {
 }
 
 base::Json LocalServer::State() const {
-  return {{"gateway", {{"inflight_requests", gateway_->inflight()}}},
+  return {{"gateway", gateway_->State()},
           {"vision", PipelineState(vision_->stats())},
           {"decode", EngineState(decode_->stats())},
           {"store", {{"bytes", stores_->local().bytes()}}}};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/version.h"
 #include "common/flags/command.h"
 #include "common/flags/environment.h"
 #include "common/flags/flags.h"
@@ -23,7 +24,6 @@
 #include "tools/inspect.h"
 #include "tools/inspect_record.h"
 #include "tools/serve.h"
-#include "common/base/version.h"
 
 namespace tessera::tools {
 namespace {
@@ -90,6 +90,9 @@ void AddDial(CLI::App& app, DialOptions& options) {
                   "PEM; TLS to a server with a certificate of it [no TLS]"},
                  {"tls_server_name", ValueOrEmpty(options.tls_server_name),
                   "that its certificate has [the address's]"},
+                 {"tls_cert_file", ValueOrEmpty(options.tls_cert_file),
+                  "PEM, of ours, for a server that asks for one [none]"},
+                 {"tls_key_file", ValueOrEmpty(options.tls_key_file), "its key, PEM"},
                  {"api_key", ValueOrEmpty(options.api_key),
                   "for a server that asks for one; others on this machine cannot see it in the "
                   "variable"}});
@@ -171,7 +174,8 @@ void AddLoad(CLI::App& app, ServeBenchOptions& options) {
 
 void AddInspect(CLI::App& app, InspectOptions& options, InspectRecordOptions& record) {
   app.add_option("path", options.path, "model directory or picture");
-  AddFlag(app, {"model", Value(options.model), "for a picture: count this model's rows"});
+  AddFlag(app, {"model", Value(options.model),
+                "for a picture: count this model's rows, and judge it as this model sees it"});
   CLI::App& show = *app.add_subcommand("record", "show an embedding record");
   show.add_option("file", record.path, "that holds one record");
   AddFlags(show, {{"redis", Value(record.redis), "URL of the Redis that has it"},

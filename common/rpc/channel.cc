@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
@@ -16,10 +17,11 @@ namespace tessera::rpc {
 absl::Status CheckAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
   int port = -1;
-  if (colon == std::string::npos || colon == 0 ||
+  if (colon == std::string::npos || colon == 0 || absl::StrContains(address, "/") ||
       !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
-    return base::BadField("address", "BAD_OPTION",
-                          absl::StrCat("\"", address, "\" is no address: write host:port"));
+    return base::BadField(
+        "address", "BAD_OPTION",
+        absl::StrCat("\"", address, "\" is no address: write host:port, without http://"));
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
 #include "common/rpc/channel.h"
@@ -25,7 +26,7 @@ struct Options {
   service::InnerOptions inner = {
       .process = {.grpc_address = "127.0.0.1:9200", .ops_address = "127.0.0.1:9466"}};
   service::PeerOptions peers;
-  std::string vision_origins;
+  std::string vision_origins = "127.0.0.1:9100";
   DecodeOptions decode;
 };
 
@@ -60,6 +61,11 @@ class Service final : public service::InnerService {
     stores_ = &ground.stores;
     OriginOptions origins;
     origins.addresses = absl::StrSplit(options_.vision_origins, ',', absl::SkipEmpty());
+    if (origins.addresses.empty() && ground.stores.shared() == nullptr) {
+      base::Log(base::LogLevel::kWarning,
+                "without --vision_origins and a store that vision has too (--embedding_store) "
+                "there is no way for a picture's rows to come here");
+    }
     ASSIGN_OR_RETURN(rpc::ChannelOptions channel, options_.peers.Channel());
     channel.receive_window_bytes = kRecordWindowBytes;
     origin_ = std::make_unique<OriginClient>(

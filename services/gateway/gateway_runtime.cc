@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
@@ -24,7 +25,6 @@ constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
 template <typename Info, typename Ask>
 absl::StatusOr<Info> AskOne(absl::Duration timeout, const Ask& ask) {
   grpc::ClientContext context;
-  context.set_wait_for_ready(true);
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
   Info info;
   const grpc::Status status = ask(context, info);
@@ -46,14 +46,20 @@ absl::StatusOr<v1::DecodeServiceGetInfoResponse> DecodeInfo(
   });
 }
 
-// What the first replica that answers serves, once it is up.
+// What the first replica that answers serves, once it is up. An error tells why there was no
+// connection, where that was ever known: later tries only wait for gRPC to make another.
 template <typename Ask>
 auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Time deadline,
             const Ask& ask) -> decltype(ask(connect(""), kOneAsk)) {
   decltype(ask(connect(""), kOneAsk)) info = absl::UnavailableError("it has no address");
+  bool info_is_cause = false;
   do {
     for (const ReplicaState& state : replicas.States()) {
-      info = ask(connect(state.view.name), kOneAsk);
+      auto told = ask(connect(state.view.name), kOneAsk);
+      if (told.ok() || !absl::IsDeadlineExceeded(told.status()) || !info_is_cause) {
+        info_is_cause = !absl::IsDeadlineExceeded(told.status());
+        info = std::move(told);
+      }
       if (info.ok()) break;
     }
     if (!info.ok()) absl::SleepFor(absl::Milliseconds(50));
@@ -92,6 +98,23 @@ std::shared_ptr<Replica> MakeDecode(const std::string& name,
   replica->decode = MakeGrpcDecodeClient(channel, clock);
   if (watched) WatchOver(channel, &WatchDecodeLoad, *replica);
   return replica;
+}
+
+absl::Status NotMet(const absl::Status& status, const ReplicaSetOptions& service) {
+  return base::Annotate(status, absl::StrCat("asking ", service.service, " at ",
+                                             absl::StrJoin(service.addresses, ","), " (--",
+                                             service.service, "_addresses)"));
+}
+
+base::Json ReplicasJson(const std::vector<ReplicaState>& states) {
+  base::Json json = base::Json::object();
+  for (const ReplicaState& state : states) {
+    json[state.view.name] = {{"up", state.view.up},
+                             {"draining", state.view.draining},
+                             {"full", state.view.full},
+                             {"pressure", state.view.pressure}};
+  }
+  return json;
 }
 
 // Of those that take new requests.
@@ -167,6 +190,7 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
             admission.Report(RoomOf(states));
           }},
       clock);
+  runtime->watched_ = peers.watched;
   RETURN_IF_ERROR(runtime->Meet(peers));
   return runtime;
 }
@@ -174,9 +198,9 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
 absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   const absl::Time deadline = absl::Now() + options_.peer_timeout;
   const auto seen = AskAny(*vision_replicas_, peers.connect_vision, deadline, VisionInfo);
-  if (!seen.ok()) return base::Annotate(seen.status(), "asking the vision service");
+  if (!seen.ok()) return NotMet(seen.status(), peers.vision);
   const auto read = AskAny(*decode_replicas_, peers.connect_decode, deadline, DecodeInfo);
-  if (!read.ok()) return base::Annotate(read.status(), "asking the decode service");
+  if (!read.ok()) return NotMet(read.status(), peers.decode);
   if (seen->width() != read->width()) {
     return base::Error(
         absl::StatusCode::kFailedPrecondition, "WIDTH_MISMATCH",
@@ -198,6 +222,26 @@ absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   admission_.SetTotal(static_cast<int64_t>(read->kv_cache_tokens()));
   service_ = std::make_unique<GatewayService>(answer_parts(), info);
   return absl::OkStatus();
+}
+
+base::Json GatewayRuntime::State() {
+  const Admission::Stats stats = admission_.stats();
+  base::Json json = {{"inflight_requests", inflight()},
+                     {"admission",
+                      {{"queued_requests", stats.queued},
+                       {"tokens_admitted", stats.tokens_admitted},
+                       {"tokens_free", stats.tokens_free}}}};
+  if (!watched_) return json;
+  json["vision"] = ReplicasJson(vision_replicas_->States());
+  json["decode"] = ReplicasJson(decode_replicas_->States());
+  return json;
+}
+
+bool GatewayRuntime::DecodeIsUp() {
+  for (const ReplicaState& state : decode_replicas_->States()) {
+    if (state.view.up && !state.view.draining) return true;
+  }
+  return false;
 }
 
 void GatewayRuntime::Drain(absl::Duration timeout) {

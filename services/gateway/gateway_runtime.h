@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/metrics/metrics.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
@@ -59,9 +60,10 @@ class GatewayRuntime {
 
   // Requests under way, uploads too.
   int inflight() { return admission_.inflight(); }
-  Admission::Stats admission() { return admission_.stats(); }
-  std::vector<ReplicaState> vision_replicas() { return vision_replicas_->States(); }
-  std::vector<ReplicaState> decode_replicas() { return decode_replicas_->States(); }
+  // For /debug/state: requests, admission and, where there are addresses, replicas.
+  base::Json State();
+  // Whether some replica of decode takes requests. Without vision what is known is still answered.
+  bool DecodeIsUp();
   // Brings gauges up to date.
   void UpdateMetrics() { metrics_.SetInflight(inflight()); }
 
@@ -81,6 +83,7 @@ class GatewayRuntime {
   KnownImages known_;
   Admission admission_;
   Pace pace_;
+  bool watched_ = false;  // replicas have names
   v1::GetModelInfoResponse model_info_;
   std::unique_ptr<ImageResolver> resolver_;  // before the clients, whose last calls still use it
   std::unique_ptr<VisionClient> vision_;

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
-#include "common/base/json.h"
+#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
@@ -64,47 +64,31 @@ void AddFlags(flags::Command& command, Options& options) {
   command.Add(GatewayFlags(options.gateway));
 }
 
-base::Json ReplicasJson(const std::vector<ReplicaState>& states) {
-  base::Json json = base::Json::object();
-  for (const ReplicaState& state : states) {
-    json[state.view.name] = {{"up", state.view.up},
-                             {"draining", state.view.draining},
-                             {"full", state.view.full},
-                             {"pressure", state.view.pressure}};
-  }
-  return json;
-}
-
-base::Json AdmissionJson(const Admission::Stats& stats) {
-  return {{"queued_requests", stats.queued},
-          {"tokens_admitted", stats.tokens_admitted},
-          {"tokens_free", stats.tokens_free}};
-}
-
-bool AnyUp(const std::vector<ReplicaState>& states) {
-  for (const ReplicaState& state : states) {
-    if (state.view.up && !state.view.draining) return true;
-  }
-  return false;
-}
-
 // `runtime` is there once the process is loaded.
 service::Pages MakePages(const std::unique_ptr<GatewayRuntime>& runtime) {
   service::Pages pages;
   pages.name = "gateway";
   pages.update = [&runtime] { runtime->UpdateMetrics(); };
-  pages.state = [&runtime]() -> base::Json {
-    return {{"inflight_requests", runtime->inflight()},
-            {"admission", AdmissionJson(runtime->admission())},
-            {"vision", ReplicasJson(runtime->vision_replicas())},
-            {"decode", ReplicasJson(runtime->decode_replicas())}};
-  };
-  // Without vision what is known is still answered: only decode counts.
+  pages.state = [&runtime] { return runtime->State(); };
   pages.readiness = {{"decode", [&runtime] {
-                        if (AnyUp(runtime->decode_replicas())) return absl::OkStatus();
+                        if (runtime->DecodeIsUp()) return absl::OkStatus();
                         return absl::UnavailableError("no replica is up");
                       }}};
   return pages;
+}
+
+// The addresses of one flag; INVALID_ARGUMENT, BAD_OPTION where one is none.
+absl::StatusOr<std::vector<std::string>> Addresses(const char* flag, const std::string& text) {
+  std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipEmpty());
+  if (addresses.empty()) {
+    return base::BadField(flag, "BAD_OPTION",
+                          absl::StrCat("--", flag, " is empty: give host:port"));
+  }
+  for (const std::string& address : addresses) {
+    const absl::Status status = rpc::CheckAddress(address);
+    if (!status.ok()) return base::Annotate(status, absl::StrCat("--", flag));
+  }
+  return addresses;
 }
 
 // Waits until both services have told what they serve, however long that takes. Null: SIGTERM came
@@ -113,8 +97,8 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> MeetPeers(const Options& options
                                                           service::Process& process,
                                                           ops::StopSignal& stop) {
   ReplicaSetOptions vision = options.replicas, decode = options.replicas;
-  vision.addresses = absl::StrSplit(options.vision_addresses, ',', absl::SkipEmpty());
-  decode.addresses = absl::StrSplit(options.decode_addresses, ',', absl::SkipEmpty());
+  ASSIGN_OR_RETURN(vision.addresses, Addresses("vision_addresses", options.vision_addresses));
+  ASSIGN_OR_RETURN(decode.addresses, Addresses("decode_addresses", options.decode_addresses));
   ASSIGN_OR_RETURN(const rpc::ChannelOptions channel, options.peers.Channel());
   const auto connect = [channel](const std::string& name) { return rpc::Connect(name, channel); };
   for (;;) {

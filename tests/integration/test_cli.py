@@ -36,6 +36,8 @@ class UsageTest(unittest.TestCase):
             (["serve", "--model", MODEL, "--model_name", "two\nlines"], "--model_name"),
             (["ask", "--address", "127.0.0.1:70000", "q"], "127.0.0.1:70000"),
             (["ask", "--address", "", "q"], "address"),
+            (["ask", "--address", "http://127.0.0.1:9000", "q"], "without http://"),
+            (["ask", "--tls_cert_file", "x", "q"], "--tls_ca_file"),
             (["ask", "--model", MODEL, "--address", "127.0.0.1:1", "q"], "address"),
         ]:
             with self.subTest(args=args):
@@ -85,6 +87,7 @@ class UsageTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("UNAVAILABLE (NO_SERVER)", err)
         self.assertIn("127.0.0.1:1 ", err)
+        self.assertIn("tessera serve starts one", err)
         questions = MODEL / "eval" / "eval.jsonl"
         code, out, err = run("bench", "serve", "--address", "127.0.0.1:1", "--questions", questions,
                              "--sessions", "2", "--warmup", "0")

@@ -193,6 +193,17 @@ class TlsTest(unittest.TestCase):
             with self.assertRaises(grpc.RpcError) as caught:
                 self.ask(server, self.credentials())
             self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+            ask = ["ask", "--address", server.address, "--tls_ca_file", self.file("ca.pem"),
+                   "--api_key", KEY, "--image", SHELF, QUESTION]
+            code, out, err = run(*ask, "--tls_cert_file", self.file("client.pem"),
+                                 "--tls_key_file", self.file("client.key"))
+            self.assertEqual((code, out.strip()), (0, "37"), err)
+            code, _, err = run(*ask)
+            self.assertEqual(code, 1)
+            self.assertIn("--tls_cert_file", err)
+            code, _, err = run("ask", "--address", server.address, QUESTION)  # not over TLS at all
+            self.assertEqual(code, 1)
+            self.assertIn("--tls_ca_file", err)
 
 
 class UsageTest(unittest.TestCase):

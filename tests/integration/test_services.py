@@ -256,5 +256,36 @@ class ExposureTest(unittest.TestCase):
             self.assertIn("--trusted_network", err)
 
 
+class PeersTest(unittest.TestCase):
+    def gateway(self, *flags):
+        return [os.environ["GATEWAY_BINARY"], "--grpc_address", "127.0.0.1:0", "--http_address", "",
+                "--ops_address", "127.0.0.1:0", *flags]
+
+    def test_a_gateway_says_whom_it_waits_for_and_why(self):
+        with subprocess.Popen(self.gateway("--vision_addresses", "127.0.0.1:1"), stderr=subprocess.PIPE,
+                              text=True) as gateway:
+            line = next(line for line in gateway.stderr if line.startswith("{"))
+            gateway.terminate()
+        self.assertEqual(gateway.returncode, 0)
+        for word in ("127.0.0.1:1", "--vision_addresses", "Connection refused"):
+            self.assertIn(word, line)
+
+    def test_an_address_that_is_none_is_told_at_once(self):
+        for flag in ("--vision_addresses", "--decode_addresses"):
+            for address in ("127.0.0.1", "", "http://127.0.0.1:9100", "127.0.0.1:1,nonsense"):
+                done = subprocess.run(self.gateway(flag, address), capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(done.returncode, 2, (flag, address, done.stderr))
+                self.assertIn(flag, done.stderr)
+
+    def test_a_decode_that_no_rows_can_reach_says_so(self):
+        with subprocess.Popen([os.environ["DECODE_BINARY"], "--model", str(MODEL), "--grpc_address", "127.0.0.1:0",
+                               "--ops_address", "127.0.0.1:0", "--vision_origins", ""],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as decode:
+            line = next(line for line in decode.stderr if line.startswith("{"))
+            decode.kill()
+        self.assertIn("--vision_origins", line)
+        self.assertIn("--embedding_store", line)
+
+
 if __name__ == "__main__":
     unittest.main()

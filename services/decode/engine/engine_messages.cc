@@ -142,9 +142,12 @@ void EngineLoop::AskForRows(ActiveRequest& request) {
   if (request.rows_asked++ == kMostRowRounds) {
     return End(request,
                base::WithRetry(base::Error(absl::StatusCode::kUnavailable, "ROWS_MISSING",
-                                           absl::StrCat("the rows of a picture were not in the "
-                                                        "store after they had been made ",
-                                                        kMostRowRounds, " times; ask again")),
+                                           absl::StrCat("the rows of a picture could not be "
+                                                        "read after they had been made ",
+                                                        kMostRowRounds,
+                                                        " times; ask again, or see "
+                                                        "that decode reads vision's "
+                                                        "(--vision_origins, --embedding_store)")),
                                absl::Seconds(1)));
   }
   std::vector<int32_t> missing;

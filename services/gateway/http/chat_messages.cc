@@ -36,7 +36,7 @@ class MessageReader {
     RETURN_IF_ERROR(ReadRole(fields));
     ASSIGN_OR_RETURN(const base::Json* calls, fields.Array("tool_calls"));
     if (calls != nullptr && !calls->empty()) {
-      return Bad(fields.PlaceOf("tool_calls"), "is not supported: tools are not");
+      return Bad(fields.PlaceOf("tool_calls"), "is not supported: models call no tools here");
     }
     return ReadContent(fields);
   }
@@ -47,7 +47,8 @@ class MessageReader {
     ASSIGN_OR_RETURN(const std::string* role, fields.String("role"));
     if (role == nullptr) return Bad(place, "is missing: system, user or assistant");
     if (*role == "tool" || *role == "function") {
-      return Bad(place, absl::StrCat("is \"", *role, "\", which is not supported: tools are not"));
+      return Bad(place, absl::StrCat("is \"", *role,
+                                     "\", which is not supported: models call no tools here"));
     }
     if (*role != "system" && *role != "developer" && *role != "user" && *role != "assistant") {
       return Bad(place, "must be system, developer, user or assistant");

@@ -136,6 +136,11 @@ absl::Status ReadOwn(const JsonFields& fields, ChatRequest& out) {
   ASSIGN_OR_RETURN(base::Json * own, fields.Object("tessera"));
   if (own == nullptr) return absl::OkStatus();
   const JsonFields inner(*own, "tessera.");
+  for (const auto& field : own->items()) {
+    if (field.key() != "receipt" && field.key() != "on_encoder_loss") {
+      return Bad("tessera", "has a field that is unknown: receipt and on_encoder_loss are known");
+    }
+  }
   ASSIGN_OR_RETURN(const std::optional<bool> receipt, inner.Bool("receipt"));
   out.receipt = receipt.value_or(false);
   ASSIGN_OR_RETURN(const std::string* loss, inner.String("on_encoder_loss"));
@@ -153,12 +158,13 @@ absl::Status ReadOwn(const JsonFields& fields, ChatRequest& out) {
 absl::Status RefuseTools(const JsonFields& fields) {
   for (const char* name : {"tools", "functions"}) {
     ASSIGN_OR_RETURN(const base::Json* list, fields.Array(name));
-    if (list != nullptr && !list->empty()) return Bad(name, "is not supported: tools are not");
+    if (list != nullptr && !list->empty())
+      return Bad(name, "is not supported: models call no tools here");
   }
   for (const char* name : {"tool_choice", "function_call"}) {
     const base::Json* choice = fields.Find(name);
     if (choice == nullptr || *choice == "none" || *choice == "auto") continue;
-    return Bad(name, "is not supported: tools are not");
+    return Bad(name, "is not supported: models call no tools here");
   }
   ASSIGN_OR_RETURN(base::Json * format, fields.Object("response_format"));
   if (format == nullptr) return absl::OkStatus();

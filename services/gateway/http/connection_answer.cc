@@ -102,7 +102,9 @@ bool Connection::AnswerAtHead() {
     return refuse_framing("a request has one Host header");
   }
   if (request_.route == Route::kUnknown) {
-    return refuse(404, "not_found", "no such path: POST /v1/chat/completions, GET /v1/models");
+    return refuse(
+        404, "not_found",
+        "no such path; there are POST /v1/chat/completions, GET /v1/models, /health and /version");
   }
   const bool post = head.method() == beast_http::verb::post;
   const bool get = head.method() == beast_http::verb::get || request_.head_only;

@@ -59,7 +59,10 @@ HttpError ToHttpError(const absl::Status& status) {
   if (error.param.empty() && base::ResourceOf(status).first == "model") error.param = "model";
   error.code = absl::AsciiStrToLower(base::ReasonOf(status));
   error.message = std::string(status.message());
-  if (error.param != field) {
+  if (field.empty()) {  // a place in the words alone
+    error.message = absl::StrReplaceAll(error.message,
+                                        {{".parts[", ".content["}, {"].image:", "].image_url:"}});
+  } else if (error.param != field) {
     error.message = absl::StrReplaceAll(error.message, {{field, error.param}});
   }
   if (error.status == 500) {

@@ -183,6 +183,7 @@ TEST(ChatRequestTest, NumbersBeyondAllBoundsNameTheirField) {
                           R"("min_p":2)",
                           R"("repetition_penalty":0)",
                           R"("prompt_cache_key":5)",
+                          R"("tessera":{"reciept":true})",
                           R"("tessera":{"on_encoder_loss":"MAYBE"})"}) {
     const absl::Status refused = Refusal(bad);
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << bad;
