@@ -16,11 +16,7 @@ namespace {
 
 using testing::RedisServer;
 
-#ifdef TESSERA_SANITIZED
-constexpr int kKills = 40;
-#else
 constexpr int kKills = 200;
-#endif
 constexpr int kThreads = 8;
 constexpr int kRecords = 20;
 
