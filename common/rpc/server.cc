@@ -4,6 +4,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
@@ -38,6 +39,15 @@ absl::Status LoadReflection() {
 }
 
 static_assert(kKeepaliveTaken < kKeepalive, "our own clients would be cut off");
+
+// Of all that is being received. Messages are read before a handler sees who sends them, so clients
+// who begin many and end none would have all memory; beyond this gRPC cuts calls.
+void LimitReceiving(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  constexpr size_t kLargestMessages = 16;
+  grpc::ResourceQuota quota("server");
+  quota.Resize(kLargestMessages * static_cast<size_t>(options.max_receive_bytes));
+  builder.SetResourceQuota(quota);
+}
 
 // A connection inside the process is made once and stays.
 void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
@@ -75,6 +85,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   AddConnectionArguments(options, builder);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
+  LimitReceiving(options, builder);
   // gRPC inflates all of a message before it looks at its size: a small one may become gigabytes.
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder.SetCompressionAlgorithmSupportStatus(algorithm, false);

@@ -27,6 +27,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+constexpr int kIdleAtOnce = 16;
 constexpr std::chrono::milliseconds kAcceptPause(100);  // when there is no file for a connection
 
 absl::Status Bad(absl::string_view flag, absl::string_view message) {
@@ -73,15 +74,18 @@ struct Loop {
       }
     }
   }
-  // The connection that has been idle for longest makes room, if there is one: they are cheap to
-  // open, so that they would keep out those who ask. Its thread only.
+  // Those that have been idle for longest make room, if there are any: they are cheap to open, so
+  // that they would keep out those who ask. Some at once: a new one that has the number of one of
+  // the last files keeps it, so that room for one alone would not last. Its thread only.
   bool CloseIdle() {
-    for (Connection* connection : open) {
+    int closed = 0;
+    for (auto next = open.begin(); next != open.end() && closed < kIdleAtOnce;) {
+      Connection* connection = *next++;
       if (!connection->IsIdle()) continue;
       connection->Close();
-      return true;
+      ++closed;
     }
-    return false;
+    return closed > 0;
   }
   // On each connection, which may leave `open` meanwhile.
   void Each(void (Connection::*what)()) {
@@ -128,6 +132,7 @@ struct HttpServer::Engine {
   void Accept();
   void OnAccepted(const error_code& error, tcp::socket socket, Loop& loop);
   bool IsFull(tcp::socket& socket) const;
+  void Open(tcp::socket socket, const std::shared_ptr<asio::ssl::context>& context, Loop& loop);
   void RefuseConnection(tcp::socket socket);
   void Shutdown(absl::Duration grace);
 
@@ -200,6 +205,7 @@ absl::Status HttpServer::Engine::Listen() {
 }
 
 void HttpServer::Engine::Accept() {
+  if (draining.load()) return;
   Loop& loop = *loops[next_loop++ % loops.size()];
   acceptor->async_accept(loop.io, [this, &loop](error_code error, tcp::socket socket) {
     OnAccepted(error, std::move(socket), loop);
@@ -208,24 +214,36 @@ void HttpServer::Engine::Accept() {
 
 void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket, Loop& loop) {
   if (draining.load()) return;
-  if (error) {
+  if (error) {  // as a rule there is no file for it
+    for (const auto& each : loops) asio::post(each->io, [&each = *each] { each.CloseIdle(); });
     pause->expires_after(kAcceptPause);
     pause->async_wait([this](error_code cancelled) {
       if (!cancelled && !draining.load()) Accept();
     });
     return;
   }
+  // Others are not accepted meanwhile: they would take the last files before one has made room.
+  const bool full = IsFull(socket);
   std::shared_ptr<asio::ssl::context> context = tls ? tls->Get(absl::Now()) : nullptr;
-  asio::post(loop.io, [this, &loop, context, socket = std::move(socket)]() mutable {
+  asio::post(loop.io, [this, &loop, full, context, socket = std::move(socket)]() mutable {
     if (draining.load()) return;
-    if (IsFull(socket) && !loop.CloseIdle()) return RefuseConnection(std::move(socket));
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    auto transport = context ? MakeTlsTransport(std::move(socket), context)
-                             : MakePlainTransport(std::move(socket));
-    std::make_shared<Connection>(std::move(transport), loop.io, *connection, loop.open)->Start();
+    if (!full || loop.CloseIdle()) {
+      Open(std::move(socket), context, loop);
+    } else {
+      RefuseConnection(std::move(socket));
+    }
+    if (full) asio::post(loops[0]->io, [this] { Accept(); });
   });
-  Accept();
+  if (!full) Accept();
+}
+
+void HttpServer::Engine::Open(tcp::socket socket,
+                              const std::shared_ptr<asio::ssl::context>& context, Loop& loop) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  auto transport = context ? MakeTlsTransport(std::move(socket), context)
+                           : MakePlainTransport(std::move(socket));
+  std::make_shared<Connection>(std::move(transport), loop.io, *connection, loop.open)->Start();
 }
 
 bool HttpServer::Engine::IsFull(tcp::socket& socket) const {

@@ -18,7 +18,7 @@ struct HttpOptions {
   std::string address = "127.0.0.1:8000";  // host:port; port 0 takes a free one
   int threads = 2;                         // that serve connections
   int parse_threads = 2;                   // that read large bodies, so that no stream waits
-  size_t max_connections = 1024;           // one more takes an idle one's place, or is told 503
+  size_t max_connections = 1024;           // one more takes the place of idle ones, or is told 503
   size_t max_header_bytes = 16 << 10;
   size_t max_bodies_bytes = 256 << 20;                // of all bodies being read; beyond it 503
   absl::Duration header_timeout = absl::Seconds(10);  // from the first byte to the last
