@@ -13,11 +13,11 @@ namespace tessera::tools {
 // A server to ask, and who asks.
 struct DialOptions {
   std::string address = "127.0.0.1:9000";
-  std::string tls_ca_file;      // whose servers are believed; empty: no TLS
-  std::string tls_server_name;  // of the certificate; empty: the address's host
-  std::string tls_cert_file;    // our own, for a server that asks for one; empty: none
-  std::string tls_key_file;     // its key
-  std::string api_key;          // never printed; empty: none
+  std::string tls_ca_file = {};      // whose servers are believed; empty: no TLS
+  std::string tls_server_name = {};  // of the certificate; empty: the address's host
+  std::string tls_cert_file = {};    // our own, for a server that asks for one; empty: none
+  std::string tls_key_file = {};     // its key
+  std::string api_key = {};          // never printed; empty: none
 };
 
 // INVALID_ARGUMENT, BAD_OPTION with the flag. Connects in the background.

@@ -17,16 +17,26 @@ from harness import MODEL
 WAIT = 300  # seconds for anything that must come to pass
 
 
+_given = set()  # to this process, which may not have taken them all by now
+
+
 def free_port():
-    """A port that nobody has now, below those that the system hands out to clients and tests."""
+    """A port that nobody has now, below those that the system hands out to clients and tests.
+
+    Never one twice, and of a part of them that other processes of tests hardly share.
+    """
+    first = 20000 + os.getpid() % 24 * 500
     while True:
-        port = random.SystemRandom().randrange(20000, 32000)
+        port = random.SystemRandom().randrange(first, first + 500)
+        if len(_given) < 400 and port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
-                return port
             except OSError:
                 continue
+        _given.add(port)
+        return port
 
 
 def wait_until(condition, what, seconds=WAIT):
