@@ -22,6 +22,7 @@ namespace {
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
+constexpr int kSendBytes = 64 << 10;                    // of a socket in the kernel
 constexpr std::chrono::milliseconds kAcceptPause(100);  // when there is no file for a connection
 
 absl::Status NoAddress(const std::string& address) {
@@ -76,6 +77,9 @@ absl::Status OpsServer::Listener::Listen() {
   acceptor.open(endpoint.protocol(), error);
   // Over connections that linger; a port that somebody listens on stays taken.
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  // Accepted sockets have it, too: who asks for page after page and reads none has few made for
+  // him.
+  if (!error) acceptor.set_option(tcp::acceptor::send_buffer_size(kSendBytes), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
   if (!error) port = acceptor.local_endpoint(error).port();

@@ -92,6 +92,27 @@ TEST_F(OpsServerTest, AConnectionIsKeptWhereTheClientWantsIt) {
   EXPECT_THAT(old.ReadAll(), EndsWith("ok\n"));
 }
 
+TEST_F(OpsServerTest, WhoReadsNoPageHasFewMadeForHim) {
+  std::atomic<int> pages{0};
+  const std::string page(256 << 10, '#');
+  handlers_.state = {{"page", [&]() -> base::Json {
+                        ++pages;
+                        return page;
+                      }}};
+  Start();
+  RawClient client(port_);
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "GET /debug/state HTTP/1.1\r\n\r\n";
+  ASSERT_TRUE(client.Send(many));
+  for (int before = -1; before != pages;) {  // until no more are made
+    before = pages;
+    for (int i = 0; i < 20; ++i) ExpectAlive();
+  }
+  EXPECT_GE(pages, 1);
+  EXPECT_LE(pages, 8);  // of 26 MB in all, 2 MB
+  server_.reset();  // it uses what stands above
+}
+
 TEST_F(OpsServerTest, OtherMethodsAreRefused) {
   Start();
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FETCH"}) {
