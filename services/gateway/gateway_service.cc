@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/status.h"
 #include "services/gateway/pieces.h"
@@ -80,7 +81,44 @@ class RefusedUpload final : public grpc::ServerReadReactor<v1::UploadImageReques
   void OnDone() override { delete this; }
 };
 
+// Of the methods in protos/tessera/v1/gateway.proto, in their order there.
+constexpr int kGenerate = 0, kGenerateStream = 1, kGetModelInfo = 3;
+
 }  // namespace
+
+GatewayService::GatewayService(const Answer::Parts& parts, v1::GetModelInfoResponse model_info)
+    : parts_(parts),
+      model_info_(std::move(model_info)),
+      uploads_(parts.options.max_upload_bytes),
+      timers_(parts.clock),
+      ahead_(std::make_shared<AheadPrefill>(parts.decode)) {
+  TakeBounded();
+}
+
+// Generated code knows its own types of messages alone; handlers take others.
+void GatewayService::TakeBounded() {
+  using grpc::internal::CallbackServerStreamingHandler;
+  using grpc::internal::CallbackUnaryHandler;
+  using Context = grpc::CallbackServerContext;
+  using GenerateIn = rpc::Bounded<v1::GenerateRequest>;
+  using StreamIn = rpc::Bounded<v1::GenerateStreamRequest>;
+  using InfoIn = rpc::Bounded<v1::GetModelInfoRequest>;
+  MarkMethodRawCallback(
+      kGenerate, new CallbackUnaryHandler<GenerateIn, v1::GenerateResponse>(
+                     [this](Context* context, const GenerateIn* in, v1::GenerateResponse* out) {
+                       return DoGenerate(*context, *in, *out);
+                     }));
+  MarkMethodRawCallback(kGenerateStream,
+                        new CallbackServerStreamingHandler<StreamIn, v1::GenerateStreamResponse>(
+                            [this](Context* context, const StreamIn* in) {
+                              return DoGenerateStream(*context, *in);
+                            }));
+  MarkMethodRawCallback(
+      kGetModelInfo, new CallbackUnaryHandler<InfoIn, v1::GetModelInfoResponse>(
+                         [this](Context* context, const InfoIn* in, v1::GetModelInfoResponse* out) {
+                           return DoGetModelInfo(*context, *in, *out);
+                         }));
+}
 
 rpc::RequestContext GatewayService::Accept(grpc::CallbackServerContext& context,
                                            absl::Time now) const {
@@ -103,59 +141,61 @@ absl::StatusOr<Admission::Place> GatewayService::Enter(const std::string& tenant
   return place;
 }
 
-grpc::ServerUnaryReactor* GatewayService::Generate(grpc::CallbackServerContext* context,
-                                                   const v1::GenerateRequest* request,
-                                                   v1::GenerateResponse* response) {
+absl::StatusOr<AdmittedCall> GatewayService::Admit(grpc::CallbackServerContext& context,
+                                                   RequestKind kind, bool too_many_fields) const {
   const absl::Time now = parts_.clock.Now();
-  const rpc::RequestContext call = Accept(*context, now);
-  const absl::StatusOr<std::string> tenant =
-      Authenticate(*context, {RequestKind::kGenerate, call, now, now});
-  if (!tenant.ok()) return Refused(*context, tenant.status());
-  absl::StatusOr<Admission::Place> place = Enter(*tenant, {RequestKind::kGenerate, call, now, now});
-  if (!place.ok()) return Refused(*context, place.status());
-  auto* reactor = new UnaryAnswer(*std::move(place), *response);
-  reactor->Run(std::make_shared<Answer>(parts_, call, now, *reactor), *request, *tenant);
+  rpc::RequestContext call = Accept(context, now);
+  ASSIGN_OR_RETURN(std::string tenant, Authenticate(context, {kind, call, now, now}));
+  if (too_many_fields) {
+    const absl::Status status = rpc::TooManyFields();
+    parts_.metrics.OnEnd({kind, call, now, now}, status, "admission");
+    return status;
+  }
+  ASSIGN_OR_RETURN(Admission::Place place, Enter(tenant, {kind, call, now, now}));
+  return AdmittedCall{std::move(call), now, std::move(tenant), std::move(place)};
+}
+
+grpc::ServerUnaryReactor* GatewayService::DoGenerate(
+    grpc::CallbackServerContext& context, const rpc::Bounded<v1::GenerateRequest>& request,
+    v1::GenerateResponse& response) {
+  absl::StatusOr<AdmittedCall> call =
+      Admit(context, RequestKind::kGenerate, request.too_many_fields);
+  if (!call.ok()) return Refused(context, call.status());
+  auto* reactor = new UnaryAnswer(std::move(call->place), response);
+  reactor->Run(std::make_shared<Answer>(parts_, std::move(call->request), call->arrival, *reactor),
+               request.message, call->tenant);
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::GenerateStream(
-    grpc::CallbackServerContext* context, const v1::GenerateStreamRequest* request) {
-  const absl::Time now = parts_.clock.Now();
-  const rpc::RequestContext call = Accept(*context, now);
-  const absl::StatusOr<std::string> tenant =
-      Authenticate(*context, {RequestKind::kGenerateStream, call, now, now});
-  if (!tenant.ok()) return new RefusedStream(tenant.status());
-  absl::StatusOr<Admission::Place> place =
-      Enter(*tenant, {RequestKind::kGenerateStream, call, now, now});
-  if (!place.ok()) return new RefusedStream(place.status());
-  return StreamReactor::Start({parts_.options, timers_, parts_.clock}, parts_,
-                              {call, now, *tenant, *std::move(place)}, request->request());
+grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::DoGenerateStream(
+    grpc::CallbackServerContext& context, const rpc::Bounded<v1::GenerateStreamRequest>& request) {
+  absl::StatusOr<AdmittedCall> call =
+      Admit(context, RequestKind::kGenerateStream, request.too_many_fields);
+  if (!call.ok()) return new RefusedStream(call.status());
+  return StreamReactor::Start({parts_.options, timers_, parts_.clock}, parts_, *std::move(call),
+                              request.message.request());
 }
 
 grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
     grpc::CallbackServerContext* context, v1::UploadImageResponse* response) {
-  const absl::Time now = parts_.clock.Now();
-  const rpc::RequestContext call = Accept(*context, now);
-  const absl::StatusOr<std::string> tenant =
-      Authenticate(*context, {RequestKind::kUpload, call, now, now});
-  if (!tenant.ok()) return new RefusedUpload(tenant.status());
-  absl::StatusOr<Admission::Place> place = Enter(*tenant, {RequestKind::kUpload, call, now, now});
-  if (!place.ok()) return new RefusedUpload(place.status());
+  absl::StatusOr<AdmittedCall> call = Admit(*context, RequestKind::kUpload, false);
+  if (!call.ok()) return new RefusedUpload(call.status());
   return UploadReactor::Start({parts_.options, parts_.resolver, parts_.clock, parts_.metrics,
                                uploads_, timers_, tracker_, ahead_},
-                              {call, now, *tenant, *std::move(place)}, *response);
+                              *std::move(call), *response);
 }
 
-grpc::ServerUnaryReactor* GatewayService::GetModelInfo(grpc::CallbackServerContext* context,
-                                                       const v1::GetModelInfoRequest*,
-                                                       v1::GetModelInfoResponse* response) {
-  rpc::AcceptRequest(*context, parts_.clock.Now(), parts_.options.deadline_cap);
+grpc::ServerUnaryReactor* GatewayService::DoGetModelInfo(
+    grpc::CallbackServerContext& context, const rpc::Bounded<v1::GetModelInfoRequest>& request,
+    v1::GetModelInfoResponse& response) {
+  rpc::AcceptRequest(context, parts_.clock.Now(), parts_.options.deadline_cap);
   if (parts_.options.api_keys != nullptr) {
-    const absl::Status known = parts_.options.api_keys->TenantOf(*context).status();
-    if (!known.ok()) return Refused(*context, known);
+    const absl::Status known = parts_.options.api_keys->TenantOf(context).status();
+    if (!known.ok()) return Refused(context, known);
   }
-  *response = model_info_;
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (request.too_many_fields) return Refused(context, rpc::TooManyFields());
+  response = model_info_;
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

@@ -24,6 +24,13 @@ from test_keys import KEY, OTHER_KEY, bearer, line
 SECRET = "what-a-client-says-7d1e"  # stands in what is sent; never in a log
 
 
+def varint(number):
+    out = b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
+
+
 def chat(text=QUESTION, picture=PICTURE, **more):
     content = [{"type": "text", "text": text}]
     if picture:
@@ -238,6 +245,27 @@ class StrangersTest(Hostile):
                      "[" * 1000000):
             status, _, answer = self.post(body, KEY)
             self.assertEqual((status, answer["error"]["type"]), (400, "invalid_request_error"))
+
+    def test_messages_of_many_fields_are_refused_before_they_are_parsed(self):
+        # Two bytes that become an object, and three of a field that nobody knows.
+        empty, unknown = b"\x12\x00" * (15 << 20), b"\xc0\x3e\x01" * (10 << 20)
+        inside = b"\x0a" + varint(len(empty)) + empty
+        peak = lambda: int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(
+            f"/proc/{self.server.process.pid}/status").read_text())[1]) << 10
+        for method, body in (("Generate", empty), ("Generate", unknown), ("GenerateStream", inside),
+                             ("GetModelInfo", unknown)):
+            for key in (None, KEY):
+                before = peak()
+                with grpc.insecure_channel(self.server.address,
+                                           options=[("grpc.max_send_message_length", -1)]) as channel:
+                    call = (channel.unary_stream if method == "GenerateStream" else channel.unary_unary)(
+                        f"/tessera.v1.GatewayService/{method}")
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        answer = call(body, metadata=bearer(key) if key else [], timeout=PATIENCE)
+                        list(answer)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT if key
+                                 else grpc.StatusCode.UNAUTHENTICATED, (method, caught.exception.details()))
+                self.assertLess(peak() - before, 200 << 20, method)  # parsed it would be a gigabyte
 
     def test_messages_that_are_compressed_are_refused_before_they_are_inflated(self):
         before = self.metric("process_resident_memory_bytes")
