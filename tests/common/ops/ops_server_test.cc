@@ -110,7 +110,7 @@ TEST_F(OpsServerTest, WhoReadsNoPageHasFewMadeForHim) {
   }
   EXPECT_GE(pages, 1);
   EXPECT_LE(pages, 8);  // of 26 MB in all, 2 MB
-  server_.reset();  // it uses what stands above
+  server_.reset();      // it uses what stands above
 }
 
 TEST_F(OpsServerTest, OtherMethodsAreRefused) {
