@@ -43,6 +43,7 @@ class SerializationTraits<tessera::rpc::Bounded<Message>, void> {
   // Not OK: it is no such message (bad_message.h).
   static Status Deserialize(ByteBuffer* bytes, tessera::rpc::Bounded<Message>* bounded) {
     const auto parsed = tessera::rpc::ParseBounded(*bytes, bounded->message);
+    bytes->Clear();  // gRPC counts on it: it forgets the buffer
     bounded->too_many_fields = parsed == tessera::rpc::BoundedParse::kTooManyFields;
     const bool bad = parsed == tessera::rpc::BoundedParse::kBadMessage;
     return bad ? Status(StatusCode::INTERNAL, "") : Status::OK;
