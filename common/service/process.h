@@ -43,7 +43,7 @@ struct Pages {
 };
 
 // What every service's process has beside its service: series, state and spans. Made first, so that
-// it outlives the service.
+// it outlives the service. One thread, but for MetricsText.
 class Process {
  public:
   // INVALID_ARGUMENT, BAD_OPTION: where spans go.

@@ -1,5 +1,8 @@
 """gRPC clients of the public packages: generated code, requests, a test class with a server of its own."""
 
+import base64
+import http.client
+import json
 import unittest
 
 import grpc
@@ -28,6 +31,22 @@ def request(text, *pictures, handle=None, **options):
     return gateway_pb2.GenerateRequest(
         messages=[types_pb2.Message(role="user", parts=parts)],
         options=types_pb2.GenerationOptions(**options))
+
+
+def data_url(picture):
+    return "data:image/jpeg;base64," + base64.b64encode(picture).decode()
+
+
+def post_chat(address, body, key=None):
+    """Status, headers and JSON of a chat request over HTTP; `body` is an object or its text."""
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    try:
+        connection.request("POST", "/v1/chat/completions", body if isinstance(body, str) else json.dumps(body), headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, json.loads(answer.read())
+    finally:
+        connection.close()
 
 
 class Base(unittest.TestCase):

@@ -1,9 +1,6 @@
 """What lies between the processes: sizes, silence, a Redis that is full or comes late, ports, every series."""
 
-import base64
 import collections
-import http.client
-import json
 import os
 import re
 import subprocess
@@ -12,7 +9,7 @@ import unittest
 
 import grpc
 
-from client import PATIENCE, PICTURE, QUESTION, types_pb2
+from client import PATIENCE, PICTURE, QUESTION, data_url, post_chat, types_pb2
 from fleet import wait_until
 from test_ops import SERIES, Scrape
 from test_services import FleetTest, get_page, redis_says
@@ -26,16 +23,10 @@ class SizesTest(FleetTest):
     vision_flags = ("--max_image_bytes", str(LIMIT))
 
     def over_http(self, picture):
-        url = "data:image/jpeg;base64," + base64.b64encode(picture).decode()
         body = {"messages": [{"role": "user", "content": [
-            {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]}]}
-        connection = http.client.HTTPConnection(self.fleet.http_address, timeout=PATIENCE)
-        try:
-            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
+            {"type": "image_url", "image_url": {"url": data_url(picture)}}, {"type": "text", "text": QUESTION}]}]}
+        status, _, answer = post_chat(self.fleet.http_address, body)
+        return status, answer
 
     def test_a_picture_up_to_the_limit_passes_every_hop_and_beyond_it_the_limit_is_named(self):
         small = self.ask(PICTURE).usage

@@ -1,7 +1,7 @@
 """Clients that mean no good: floods, cut calls, forged names. Who means well must not notice."""
 
 import base64
-import http.client
+import contextlib
 import json
 import os
 import pathlib
@@ -17,7 +17,7 @@ import urllib.request
 
 import grpc
 
-from client import OTHER, PATIENCE, PICTURE, QUESTION, Base, gateway_pb2, gateway_pb2_grpc, request
+from client import OTHER, PATIENCE, PICTURE, QUESTION, Base, gateway_pb2, gateway_pb2_grpc, post_chat, request
 from harness import MODEL
 from test_keys import KEY, OTHER_KEY, bearer, line
 
@@ -61,14 +61,7 @@ class Hostile(Base):
 
     def post(self, body, key=OTHER_KEY):
         """Status, headers and JSON of a chat request."""
-        connection = http.client.HTTPConnection(self.http_address, timeout=PATIENCE)
-        try:
-            connection.request("POST", "/v1/chat/completions", body, {
-                "Authorization": f"Bearer {key}", "Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, json.loads(answer.read())
-        finally:
-            connection.close()
+        return post_chat(self.http_address, body, key)
 
     def ask(self, key=OTHER_KEY):
         """A whole answer over both ports, which must be right."""
@@ -292,18 +285,17 @@ class FilesTest(Hostile):
     def setUp(self):
         self.ask()  # what a first request opens is open
 
+    def answers_over_http(self):
+        self.assertEqual(self.page("/healthz"), "ok\n")
+        status, _, answer = self.post(chat())
+        self.assertEqual(status, 200, answer)
+
     def test_a_flood_of_connections_leaves_files_to_others_and_is_forgotten(self):
         files = self.limit_files()
-        flood = []
-        try:
+        with contextlib.ExitStack() as flood:
             for _ in range(2 * files):
-                flood.append(self.connect(self.server.address))
-            self.assertEqual(self.page("/healthz"), "ok\n")
-            status, _, answer = self.post(chat())
-            self.assertEqual(status, 200, answer)
-        finally:
-            for client in flood:
-                client.close()
+                flood.enter_context(self.connect(self.server.address))
+            self.answers_over_http()
 
         def answered():
             with grpc.insecure_channel(self.server.address, options=[
@@ -319,18 +311,13 @@ class FilesTest(Hostile):
 
     def test_a_flood_of_connections_to_http_keeps_nobody_out(self):
         self.limit_files()
-        flood = []
-        try:
+        clients = []
+        with contextlib.ExitStack() as flood:
             for i in range(600):
-                flood.append(self.connect(self.http_address))
+                clients.append(flood.enter_context(self.connect(self.http_address)))
                 if i % 100 == 99:
-                    flood[i // 2].send(b"GET /hea")
-            self.assertEqual(self.page("/healthz"), "ok\n")
-            status, _, answer = self.post(chat())
-            self.assertEqual(status, 200, answer)
-        finally:
-            for client in flood:
-                client.close()
+                    clients[i // 2].send(b"GET /hea")
+            self.answers_over_http()
 
 
 if __name__ == "__main__":

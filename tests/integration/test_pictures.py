@@ -3,8 +3,6 @@
 import base64
 import concurrent.futures
 import ctypes
-import http.client
-import json
 import os
 import pathlib
 import re
@@ -16,15 +14,11 @@ import zlib
 
 import grpc
 
-from client import OTHER, PATIENCE, PICTURE, QUESTION, Base, gateway_pb2, request, types_pb2
+from client import OTHER, PATIENCE, PICTURE, QUESTION, Base, data_url, gateway_pb2, post_chat, request, types_pb2
 from harness import ROOT
 from test_ops import scrape
 
 GOLDENS = pathlib.Path(os.environ.get("TESSERA_GOLDENS", ROOT / "tests" / "goldens"))
-
-
-def data_url(picture):
-    return "data:image/jpeg;base64," + base64.b64encode(picture).decode()
 
 
 class PictureBase(Base):
@@ -35,13 +29,8 @@ class PictureBase(Base):
         image = {"type": "image_url", "image_url": {"url": url}, **fields}
         body = {"model": "shelf-vqa", "messages": [
             {"role": "user", "content": [image, {"type": "text", "text": QUESTION}]}], **fields}
-        connection = http.client.HTTPConnection(self.server._told("HTTP"), timeout=PATIENCE)
-        try:
-            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
+        status, _, answer = post_chat(self.server._told("HTTP"), body)
+        return status, answer
 
     def http_text(self, picture, **fields):
         status, body = self.http(data_url(picture), **fields)
