@@ -9,7 +9,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TESSERA_BINARY"]
+SANITIZED = "SANITIZED_BUILD" in os.environ  # everything takes ten times as long
 MODEL = ROOT / "models" / "shelf-vqa"
+# What a developer's shell has set for the product is not for the tests' processes.
+for name in [n for n in os.environ if n.startswith("TESSERA_") and n != "TESSERA_GOLDENS"]:
+    del os.environ[name]
 # Every server of these tests takes free ports beside the one that it is given, whoever starts it.
 os.environ["TESSERA_OPS_ADDRESS"] = "127.0.0.1:0"
 os.environ["TESSERA_HTTP_ADDRESS"] = "127.0.0.1:0"

@@ -1,7 +1,6 @@
 """What lies between the processes: sizes, silence, a Redis that is full or comes late, ports, every series."""
 
 import collections
-import os
 import re
 import subprocess
 import threading
@@ -11,6 +10,7 @@ import grpc
 
 from client import PATIENCE, PICTURE, QUESTION, data_url, post_chat, types_pb2
 from fleet import wait_until
+from harness import SANITIZED
 from test_ops import SERIES, Scrape
 from test_services import FleetTest, get_page, redis_says
 
@@ -102,7 +102,7 @@ class RedisTest(FleetTest):
             used = int(self.redis("INFO", "memory").split("used_memory:")[1].split()[0])
             self.redis("CONFIG", "SET", "maxmemory", str(used + room))
             refused = self.refused_writes()
-            self.new_pictures(15 if "TESSERA_SANITIZED" in os.environ else 50)  # there is room for 8
+            self.new_pictures(15 if SANITIZED else 50)  # there is room for 8
             if policy == "noeviction" or room < 0:
                 wait_until(lambda: self.refused_writes() > refused, "a write was refused and counted")
             # Vision and decode offer each once at most, refused or not.
