@@ -49,6 +49,19 @@ def post_chat(address, body, key=None):
         connection.close()
 
 
+def error_details(error):
+    """What an error of a call carries, by the names of the messages."""
+    found = {}
+    status = rpc_status.from_call(error)
+    for any_message in status.details if status else ():
+        for kind in (error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo,
+                     error_details_pb2.BadRequest, error_details_pb2.ResourceInfo):
+            message = kind()
+            if any_message.Unpack(message):
+                found[kind.__name__] = message
+    return found
+
+
 class Base(unittest.TestCase):
     flags = ()
 
@@ -70,12 +83,4 @@ class Base(unittest.TestCase):
         return caught.exception
 
     def details(self, error):
-        found = {}
-        status = rpc_status.from_call(error)
-        for any_message in status.details if status else ():
-            for kind in (error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo,
-                         error_details_pb2.BadRequest, error_details_pb2.ResourceInfo):
-                message = kind()
-                if any_message.Unpack(message):
-                    found[kind.__name__] = message
-        return found
+        return error_details(error)

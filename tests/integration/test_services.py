@@ -1,14 +1,19 @@
 """Four processes: what they answer, and what becomes of requests when one of them is lost."""
 
 import os
+import queue
+import signal
 import socket
 import subprocess
+import threading
+import time
 import unittest
 import urllib.request
 
 import grpc
 
-from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from client import (OTHER, PATIENCE, PICTURE, QUESTION, data_url, error_details, gateway_pb2, gateway_pb2_grpc, post_chat,
+                    request)
 from harness import MODEL
 from fleet import Fleet, state, wait_until
 from tessera.v1 import types_pb2
@@ -43,6 +48,9 @@ class FleetTest(unittest.TestCase):
         self.channel = grpc.insecure_channel(self.fleet.address)
         self.addCleanup(lambda: self.channel.close())
         self.stub = gateway_pb2_grpc.GatewayServiceStub(self.channel)
+        for service in ("vision", "decode"):  # a gateway is ready as soon as it has one of each
+            for process in getattr(self.fleet, service):
+                self.await_up(service, process)
 
     def ask(self, *pictures, text=QUESTION, timeout=PATIENCE, session="", **fields):
         asked = request(text, *pictures)
@@ -62,6 +70,22 @@ class FleetTest(unittest.TestCase):
         with self.assertRaises(grpc.RpcError) as caught:
             self.ask(*pictures, **fields)
         return caught.exception
+
+    def unavailable_at_once(self, service, *pictures):
+        """Who is lost is told, and when to ask again: not after waiting for him until the deadline."""
+        began = time.monotonic()
+        error = self.error(*pictures, timeout=60)
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn(service, error.details())
+        found = error_details(error)
+        self.assertRegex(found["ErrorInfo"].reason, "^[A-Z_]+$")
+        self.assertGreater(found["RetryInfo"].retry_delay.ToMilliseconds(), 0)
+        status, headers, body = post_chat(self.fleet.http_address, {"messages": [{"role": "user", "content": [
+            *({"type": "image_url", "image_url": {"url": data_url(p)}} for p in pictures),
+            {"type": "text", "text": QUESTION}]}]})
+        self.assertEqual((status, body["error"]["type"]), (503, "unavailable_error"), body)
+        self.assertGreater(int(headers["Retry-After"]), 0)
 
     def await_down(self, service, process):
         wait_until(lambda: not state(self.fleet.gateway)["gateway"][service][process.address]["up"],
@@ -115,9 +139,7 @@ class OneOfEachTest(FleetTest):
         self.fleet.vision[0].kill()
         self.await_down("vision", self.fleet.vision[0])
         self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
-        error = self.error(OTHER)
-        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
-        self.assertIn("vision", error.details())
+        self.unavailable_at_once("vision", OTHER)
         # From the store, where the prefix cache is a new one.
         self.restart("decode", self.fleet.decode[0])
         self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
@@ -172,8 +194,7 @@ class OneOfEachTest(FleetTest):
     def test_without_decode_requests_fail_at_once_with_a_retry(self):
         self.fleet.decode[0].kill()
         self.await_down("decode", self.fleet.decode[0])
-        error = self.error(PICTURE)
-        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+        self.unavailable_at_once("decode", PICTURE)
         self.fleet.decode[0].start()
         self.await_up("decode", self.fleet.decode[0])
         self.assertEqual(self.ask(PICTURE).text.strip(), ANSWER)
@@ -206,13 +227,48 @@ class TwoOfEachTest(FleetTest):
         self.await_up("decode", lost)
         self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, first.replica)
 
-    def test_a_draining_replica_gets_nothing_new_and_nobody_notices(self):
-        used = self.ask(PICTURE, session="s").receipt.replica
+    def long_stream(self, session):
+        """The events of an answer of 2000 tokens, the same again and again; they come as fast as they are made."""
+        asked = request("Describe the shelf.", max_tokens=2000, logit_bias={100: 100}, top_logprobs=5)
+        asked.session = session
+        events = queue.SimpleQueue()
+
+        def read():
+            try:
+                for event in self.stub.GenerateStream(gateway_pb2.GenerateStreamRequest(request=asked)):
+                    events.put(event)
+                events.put(None)
+            except grpc.RpcError as error:
+                events.put(error)
+
+        threading.Thread(target=read, daemon=True).start()
+        return events
+
+    def check_whole(self, first, events):
+        seen = [first, *iter(lambda: events.get(timeout=PATIENCE), None)]
+        self.assertNotIsInstance(seen[-1], grpc.RpcError, seen[-1])
+        text = "".join(event.text for event in seen)
+        self.assertEqual(text, first.text[:1] * 2000)
+        self.assertEqual(seen[-1].end.usage.output_tokens, 2000)
+        return seen[-1].end.receipt
+
+    def test_a_draining_replica_ends_what_it_has_and_gets_nothing_new(self):
+        used = self.ask(text="Hello?", session="s").receipt.replica
         draining = next(p for p in self.fleet.decode if p.address == used)
-        self.assertEqual(draining.terminate(), 0)
-        answer = self.ask(PICTURE, session="s")
-        self.assertEqual(answer.text.strip(), ANSWER)
-        self.assertNotEqual(answer.receipt.replica, used)
+        streams = [self.long_stream("s") for _ in range(2)]
+        firsts = [events.get(timeout=PATIENCE) for events in streams]
+        draining.process.send_signal(signal.SIGTERM)
+        told = lambda: state(self.fleet.gateway)["gateway"]["decode"][used]
+        wait_until(lambda: told()["draining"], f"{draining.name} drains")
+        for session in ("s", "t", "u", ""):
+            receipt = self.ask(text="Hello?", session=session).receipt
+            self.assertNotEqual(receipt.replica, used)
+            if session == "s":
+                self.assertEqual(receipt.replica_reason, f"first choice {used} is draining")
+        self.assertIsNone(draining.process.poll(), "it has what it began")
+        for first, events in zip(firsts, streams):
+            self.assertEqual(self.check_whole(first, events).replica, used)
+        self.assertEqual(draining.process.wait(PATIENCE), 0, draining.text())
 
     def test_pictures_are_encoded_by_who_is_left(self):
         used = self.ask(PICTURE).receipt.images[0].replica
