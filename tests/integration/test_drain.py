@@ -7,6 +7,7 @@ import unittest
 import grpc
 
 from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from fleet import wait_until
 from harness import Server
 
 
@@ -40,6 +41,27 @@ class DrainTest(unittest.TestCase):
             self.assertEqual(server.terminate(), 0)
             release.set()
             self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)):
+            with Server("--drain_timeout", "1h") as server, grpc.insecure_channel(server.address) as channel:
+                stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+                release = threading.Event()
+                self.addCleanup(release.set)
+
+                def silent():
+                    release.wait(PATIENCE)
+                    yield gateway_pb2.UploadImageRequest(data=b"late")
+
+                call = stub.UploadImage.future(silent())
+                self.assertTrue(stub.GetModelInfo(gateway_pb2.GetModelInfoRequest()).model)
+                server.process.send_signal(first)
+                wait_until(lambda: "draining" in server.text(), "it drains")
+                self.assertIsNone(server.process.poll(), "the upload holds it")
+                server.process.send_signal(second)
+                # By the signal itself: a shell tells 128 more than its number, 143 of SIGTERM.
+                self.assertEqual(server.process.wait(PATIENCE), -second)
+                self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
 
     def test_cancelled_clients_leave_nothing_behind(self):
         with Server() as server, grpc.insecure_channel(server.address) as channel:

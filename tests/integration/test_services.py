@@ -205,6 +205,28 @@ class OneOfEachTest(FleetTest):
             self.assertEqual(process.terminate(), 0, process.text())
             self.assertIn("stopped", process.text())
 
+    def check_second_signal(self, process):
+        """The process has something that holds its end."""
+        process.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "draining" in process.text(), f"{process.name} drains")
+        self.assertIsNone(process.process.poll(), process.text())
+        process.process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.process.wait(PATIENCE), -signal.SIGTERM, process.text())
+
+    def test_a_second_signal_ends_a_process_at_once(self):
+        asked = request("Describe the shelf.", max_tokens=2000, logit_bias={100: 100}, top_logprobs=5)
+        with grpc.insecure_channel(self.fleet.address, options=[("grpc.http2.lookahead_bytes", 1024),
+                                                                ("grpc.http2.bdp_probe", 0)]) as channel:
+            unread = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
+                gateway_pb2.GenerateStreamRequest(request=asked))
+            next(unread)  # and no more: the answer waits for its reader
+            self.check_second_signal(self.fleet.decode[0])
+        release = threading.Event()
+        self.addCleanup(release.set)
+        self.stub.UploadImage.future(iter(release.wait, None))  # sends nothing
+        self.stub.GetModelInfo(gateway_pb2.GetModelInfoRequest())  # behind it on the wire
+        self.check_second_signal(self.fleet.gateway)
+
 
 class TwoOfEachTest(FleetTest):
     vision, decode = 2, 2
