@@ -223,9 +223,10 @@ class OneOfEachTest(FleetTest):
             self.check_second_signal(self.fleet.decode[0])
         release = threading.Event()
         self.addCleanup(release.set)
-        self.stub.UploadImage.future(iter(release.wait, None))  # sends nothing
+        silent = self.stub.UploadImage.future(iter(release.wait, None))
         self.stub.GetModelInfo(gateway_pb2.GetModelInfoRequest())  # behind it on the wire
         self.check_second_signal(self.fleet.gateway)
+        self.assertEqual(silent.code(), grpc.StatusCode.UNAVAILABLE)
 
 
 class TwoOfEachTest(FleetTest):
