@@ -31,6 +31,18 @@ v1::QualityVerdict ToProto(Verdict verdict) {
   return v1::QUALITY_VERDICT_UNSPECIFIED;
 }
 
+// Of rows that are there, for the log.
+absl::string_view NameOf(v1::CacheTier tier) {
+  switch (tier) {
+    case v1::CACHE_TIER_LOCAL:
+      return "local";
+    case v1::CACHE_TIER_STORE:
+      return "store";
+    default:
+      return "computed";
+  }
+}
+
 v1::StageSeconds ToProto(const StageTimes& times) {
   v1::StageSeconds seconds;
   seconds.set_queue_seconds(absl::ToDoubleSeconds(times[Stage::kQueue]));
@@ -68,7 +80,7 @@ void EncodeReactor::OnReadDone(bool ok) {
 
 void EncodeReactor::OnReadEnd() {
   if (rpc::WasBadMessage(request_)) {
-    Count(absl::InvalidArgumentError(""), false);
+    Count(absl::InvalidArgumentError(""));
     return Finish(rpc::BadMessage());
   }
   if (step_ == Step::kReady) return Finish(grpc::Status::OK);
@@ -121,9 +133,16 @@ void EncodeReactor::Lookup(absl::Time asked) {
     if (!status.ok()) Fail(status);
     return;
   }
+  const absl::Status status = AskForBytes();
+  if (!status.ok()) Fail(status);
+}
+
+absl::Status EncodeReactor::AskForBytes() {
+  ASSIGN_OR_RETURN(room_, parts_.pipeline.Reserve(offered_bytes_));
   step_ = Step::kNeedBytes;
   response_.mutable_need_bytes();
   StartWrite(&response_);
+  return absl::OkStatus();
 }
 
 store::FoundRecord EncodeReactor::Find() {
@@ -165,11 +184,13 @@ absl::Status EncodeReactor::TakeChunk() {
                       absl::StrCat("more bytes than the ", offered_bytes_, " offered"));
   }
   sha_.Update(chunk);
-  if (bytes_.empty()) {
+  if (chunk.size() == offered_bytes_) {
     bytes_ = std::move(chunk);
   } else {
+    bytes_.reserve(offered_bytes_);  // no more than there is room for
     bytes_ += chunk;
   }
+  request_.clear_chunk();
   const bool complete = bytes_.size() == offered_bytes_;
   if (complete) RETURN_IF_ERROR(TakePicture());
   Mark(Stage::kImageDecode, start);
@@ -197,6 +218,7 @@ absl::Status EncodeReactor::Submit() {
   EncodeTask task;
   task.key = key_;
   task.bytes = std::move(bytes_);
+  task.room = std::move(room_);
   task.decode_bytes = header_.decode_bytes;
   task.grid_height = plan_.grid_height;
   task.grid_width = plan_.grid_width;
@@ -227,7 +249,7 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
   const std::optional<QualityVerdict> verdict = parts_.gate.Judge(scores);
   if (verdict) parts_.metrics.OnVerdict(*verdict);
   RETURN_IF_ERROR(parts_.gate.Check(scores));
-  Count(absl::OkStatus(), tier != v1::CACHE_TIER_COMPUTED);
+  Count(absl::OkStatus(), tier, record.rows);
   hold_.emplace(parts_.held, held);
   v1::EncodeReady& ready = *response_.mutable_ready();
   v1::ImageRef& ref = *ready.mutable_ref();
@@ -250,15 +272,15 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
 }
 
 void EncodeReactor::Fail(const absl::Status& status) {
-  Count(status, false);
+  Count(status);
   Finish(rpc::ToGrpc(status));
 }
 
 // What happens behind the answer is not counted.
-void EncodeReactor::Count(const absl::Status& status, bool known) {
+void EncodeReactor::Count(const absl::Status& status, v1::CacheTier tier, int64_t rows) {
   if (std::exchange(counted_, true)) return;
-  parts_.metrics.OnAnswer(status, known);
-  Tell(status, known);
+  parts_.metrics.OnAnswer(status, status.ok() && tier != v1::CACHE_TIER_COMPUTED);
+  Tell(status, tier, rows);
 }
 
 void EncodeReactor::Mark(Stage stage, absl::Time begin) {
@@ -267,7 +289,7 @@ void EncodeReactor::Mark(Stage stage, absl::Time begin) {
   if (begin < now) spans_.push_back({stage, begin, now});
 }
 
-void EncodeReactor::Tell(const absl::Status& status, bool known) const {
+void EncodeReactor::Tell(const absl::Status& status, v1::CacheTier tier, int64_t rows) const {
   rpc::RequestEnd end = {.service = "vision",
                          .method = "Encode",
                          .protocol = "grpc",
@@ -277,8 +299,8 @@ void EncodeReactor::Tell(const absl::Status& status, bool known) const {
                          .status = status,
                          .facts = {{"image_bytes", offered_bytes_}}};
   if (status.ok()) {
-    end.facts.emplace_back("cache", known ? "local" : "computed");
-    end.facts.emplace_back("rows", plan_.rows);
+    end.facts.emplace_back("cache", NameOf(tier));
+    end.facts.emplace_back("rows", rows);
   }
   if (parts_.spans != nullptr && context_.trace.sampled) {
     for (const StageSpan& span : spans_) {

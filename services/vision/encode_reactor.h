@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   absl::Status TakeOffer();
   void Lookup(absl::Time asked);
   store::FoundRecord Find();
+  absl::Status AskForBytes();
   absl::Status TakeChunk();
   absl::Status TakePicture();
   absl::Status Submit();
@@ -41,9 +43,11 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   void Fail(const absl::Status& status);
   // `stage` has been under way since `begin`, and ends now.
   void Mark(Stage stage, absl::Time begin);
-  // The end of the work: what follows is the caller's reading. Counted and told once.
-  void Count(const absl::Status& status, bool known);
-  void Tell(const absl::Status& status, bool known) const;
+  // The end of the work: what follows is the caller's reading. Counted and told once. `tier`: where
+  // the rows came from; none came where `status` is an error.
+  void Count(const absl::Status& status, v1::CacheTier tier = v1::CACHE_TIER_UNSPECIFIED,
+             int64_t rows = 0);
+  void Tell(const absl::Status& status, v1::CacheTier tier, int64_t rows) const;
   v1::ImageRef Ref() const;
 
   const VisionServiceParts& parts_;
@@ -59,6 +63,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   v1::EncodeResponse response_;
   base::Sha256Digest offered_digest_{};
   size_t offered_bytes_ = 0;
+  std::unique_ptr<PendingBytes::Room> room_;  // of the offered bytes, until the pipeline has them
   base::Sha256 sha_;
   std::string bytes_;
   store::EmbeddingKey key_;

@@ -9,6 +9,7 @@
 #include "common/flags/command.h"
 #include "common/service/flags.h"
 #include "common/service/inner_process.h"
+#include "services/vision/origin.h"
 #include "services/vision/vision_flags.h"
 #include "services/vision/vision_runtime.h"
 
@@ -24,18 +25,21 @@ struct Options {
 void AddFlags(flags::Command& command, Options& options) {
   using flags::Value;
   command.AddRequired({"model", Value(options.vision.model_dir), "model directory"});
-  command.Add({{"device", Value(options.vision.device), "cpu or reference"},
-               {"origin", flags::ValueOrEmpty(options.vision.origin),
-                "host:port by which decode reads records of this process [grpc_address]"},
-               {"max_image_bytes", flags::Bytes(options.vision.image_limits.max_bytes),
-                "of one encoded picture; the gateway's must not be larger"}});
+  command.Add(
+      {{"device", Value(options.vision.device), "cpu or reference"},
+       {"origin", flags::ValueOrEmpty(options.vision.origin),
+        "host:port by which decode reads records of this process, as in its --vision_origins "
+        "[grpc_address; needed where that is every address of a machine]"},
+       {"max_image_bytes", flags::Bytes(options.vision.image_limits.max_bytes),
+        "of one encoded picture; the gateway's must not be larger"}});
   command.Add(service::InnerFlags(options.inner));
   command.Add(VisionFlags(options.vision));
 }
 
 class Service final : public service::InnerService {
  public:
-  explicit Service(VisionOptions options) : options_(std::move(options)) {}
+  explicit Service(const Options& options)
+      : grpc_address_(options.inner.process.grpc_address), options_(options.vision) {}
 
   service::Pages MakePages() override {
     return {.name = "vision",
@@ -49,6 +53,7 @@ class Service final : public service::InnerService {
             .readiness = {}};
   }
   absl::Status Load(const service::Ground& ground) override {
+    ASSIGN_OR_RETURN(options_.origin, OriginOf(options_.origin, grpc_address_));
     options_.spans = ground.process.spans();
     stores_ = &ground.stores;
     ASSIGN_OR_RETURN(runtime_,
@@ -75,6 +80,7 @@ class Service final : public service::InnerService {
             {"store_bytes", stores_->local().bytes()}};
   }
 
+  const std::string grpc_address_;
   VisionOptions options_;
   store::StoreSet* stores_ = nullptr;
   std::unique_ptr<VisionRuntime> runtime_;
@@ -86,11 +92,8 @@ int Main(int argc, char** argv) {
   flags::Command command(names.program, "Pictures to rows: the vision service of Tessera.");
   AddFlags(command, options);
   return service::RunMain(argc, argv, command, names.program, [&] {
-    if (options.vision.origin.empty()) {
-      options.vision.origin = options.inner.process.grpc_address;
-    }
     return service::RunInner(options.inner, names, command.Changed(),
-                             std::make_unique<Service>(options.vision));
+                             std::make_unique<Service>(options));
   });
 }
 

@@ -334,6 +334,14 @@ class ExposureTest(unittest.TestCase):
             self.assertIn("--tls_client_ca_file", err)
             self.assertIn("--trusted_network", err)
 
+    def test_vision_on_every_address_needs_the_one_under_which_decode_reaches_it(self):
+        everywhere = ("--model", str(MODEL), "--trusted_network", "on", "--ops_address", "127.0.0.1:0")
+        for address in ("0.0.0.0:0", "[::]:0"):
+            code, err = self.refusal("VISION_BINARY", *everywhere, "--grpc_address", address)
+            self.assertEqual(code, 2, err)
+            self.assertIn("--origin", err)
+            self.assertIn("--vision_origins", err)
+
 
 class PeersTest(unittest.TestCase):
     def gateway(self, *flags):

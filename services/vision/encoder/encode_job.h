@@ -17,7 +17,6 @@ struct EncodePipeline::Job {
   Prepared prepared;
   // Under mutex_:
   std::vector<Waiter> waiters;
-  size_t charged_bytes = 0;
   bool pending = true;    // counted in pending_*
   bool encoding = false;  // the tower has it
   bool dropped = false;   // nobody waits: stop at the next chance

@@ -33,7 +33,8 @@ EncodePipeline::EncodePipeline(const PipelineOptions& options, PrepareSteps step
       tower_(parts.tower),
       store_(parts.store),
       clock_(parts.clock),
-      metrics_(parts.metrics) {
+      metrics_(parts.metrics),
+      pending_bytes_(options.max_pending_bytes) {
   CHECK_GE(options.prepare_threads, 1);
   CHECK_GE(options.max_batch_images, 1);
   for (int i = 0; i < options.prepare_threads; ++i) {
@@ -67,29 +68,34 @@ EncodePipeline::WaiterId EncodePipeline::NewWaiter() {
   return ++last_waiter_;
 }
 
-absl::Status EncodePipeline::Admit(size_t bytes) {
-  const bool full = pending_images_ >= options_.max_pending_images ||
-                    (pending_images_ > 0 && pending_bytes_ + bytes > options_.max_pending_bytes);
-  if (!full) return absl::OkStatus();
+absl::StatusOr<std::unique_ptr<PendingBytes::Room>> EncodePipeline::Reserve(size_t bytes) {
+  {
+    base::MutexLock lock(mutex_);
+    if (draining_) return ShutDownError();
+  }
+  return pending_bytes_.Reserve(bytes);
+}
+
+absl::Status EncodePipeline::Admit() {
+  if (pending_images_ < options_.max_pending_images) return absl::OkStatus();
   return base::WithRetry(
-      base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                  absl::StrCat(pending_images_, " pictures (", pending_bytes_,
-                               " bytes) wait for the encoder already; try again")),
+      base::Error(
+          absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+          absl::StrCat(pending_images_, " pictures wait for the encoder already; try again")),
       kRetry);
 }
 
 absl::Status EncodePipeline::Submit(WaiterId waiter, EncodeTask task) {
+  CHECK(task.room != nullptr);
   const absl::Time now = clock_.Now();
   base::MutexLock lock(mutex_);
   if (draining_) return ShutDownError();
   auto found = jobs_.find(task.key);
   if (found == jobs_.end()) {
-    RETURN_IF_ERROR(Admit(task.bytes.size()));
+    RETURN_IF_ERROR(Admit());
     auto done = std::move(task.done);
     auto job = std::make_shared<Job>(std::move(task), now);
-    job->charged_bytes = job->task.bytes.size();
     pending_images_ += 1;
-    pending_bytes_ += job->charged_bytes;
     found = jobs_.emplace(job->task.key, job).first;
     to_prepare_.push_back(job);
     prepare_ready_.Signal();
@@ -104,7 +110,7 @@ void EncodePipeline::Release(Job& job) {
   if (!job.pending) return;
   job.pending = false;
   pending_images_ -= 1;
-  pending_bytes_ -= job.charged_bytes;
+  job.task.room.reset();
   idle_.SignalAll();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/store/embedding_store.h"
+#include "services/vision/encoder/pending_bytes.h"
 #include "services/vision/encoder/stage_times.h"
 #include "services/vision/image/image.h"
 #include "services/vision/preprocess/preprocess.h"
@@ -38,7 +39,7 @@ struct PrepareSteps {
 struct PipelineOptions {
   int prepare_threads = 2;
   size_t max_pending_images = 64;
-  size_t max_pending_bytes = 256ull << 20;  // encoded
+  size_t max_pending_bytes = 256ull << 20;  // encoded, and of pictures on their way here
   size_t max_decode_bytes = 512ull << 20;   // by estimate, of all pictures being decoded together
   int max_batch_images = 4;
   DType record_dtype = DType::kF16;
@@ -55,8 +56,9 @@ struct Encoded {
 
 struct EncodeTask {
   store::EmbeddingKey key;
-  std::string bytes;        // the encoded picture, checked against the key's digest
-  size_t decode_bytes = 0;  // ImageHeader's estimate
+  std::string bytes;  // the encoded picture, checked against the key's digest
+  std::unique_ptr<PendingBytes::Room> room;  // of `bytes`, from the pipeline that gets them
+  size_t decode_bytes = 0;                   // ImageHeader's estimate
   int grid_height = 0, grid_width = 0;
   // Called exactly once if Submit returned OK, from a thread of the pipeline or inside Cancel or
   // the destructor. Must not block.
@@ -83,8 +85,11 @@ class EncodePipeline {
 
   // To name a waiter before it is submitted, so that it can be cancelled from anywhere.
   WaiterId NewWaiter();
-  // RESOURCE_EXHAUSTED (reason QUEUE_FULL, with retry) or UNAVAILABLE (DRAINING), at once. Errors
-  // of `done` beside those of the steps: INTERNAL, reason NONFINITE_ROWS, and what the tower says.
+  // Room for a picture's bytes, to be had before they are taken in. RESOURCE_EXHAUSTED (reason
+  // QUEUE_FULL, with retry) or UNAVAILABLE (DRAINING), at once. The pipeline outlives it.
+  absl::StatusOr<std::unique_ptr<PendingBytes::Room>> Reserve(size_t bytes);
+  // REQUIRES: task.room, which is given back when the work is done. Errors as of Reserve; those of
+  // `done` beside those of the steps: INTERNAL, reason NONFINITE_ROWS, and what the tower says.
   absl::Status Submit(WaiterId waiter, EncodeTask task);
   // `done` gets CANCELLED unless it was called already. The work goes on while another waits; with
   // the last it is dropped, unless the tower already has it: then the rows are stored.
@@ -116,7 +121,7 @@ class EncodePipeline {
   void Finish(const JobPtr& job, absl::StatusOr<store::RecordPtr> record, bool existed);
   bool Dropped(const JobPtr& job);
   void Release(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Admit(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Admit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PipelineOptions options_;
   const PrepareSteps steps_;
@@ -125,6 +130,7 @@ class EncodePipeline {
   base::Clock& clock_;
   const VisionMetrics& metrics_;
 
+  PendingBytes pending_bytes_;
   mutable base::Mutex mutex_;
   base::CondVar prepare_ready_, encode_ready_, decode_room_, idle_;
   std::deque<JobPtr> to_prepare_ ABSL_GUARDED_BY(mutex_);
@@ -134,7 +140,6 @@ class EncodePipeline {
   absl::flat_hash_map<WaiterId, JobPtr> waiters_ ABSL_GUARDED_BY(mutex_);
   WaiterId last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t pending_images_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t decode_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool encoding_ ABSL_GUARDED_BY(mutex_) = false;  // the tower has a batch
   int64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;    // that the tower has been through

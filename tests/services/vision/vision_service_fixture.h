@@ -81,7 +81,7 @@ class VisionServiceTest : public ::testing::Test {
         [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
           return ImagePlan{1, 1, 1, 1, 1};
         },
-        info, store::RecordCodec(), "10.0.0.7:9100", 7});
+        info, store::RecordCodec(), "10.0.0.7:9100", 7, nullptr, tiered_});
     server_ = *rpc::Server::Start({}, {service_.get()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
@@ -145,6 +145,7 @@ class VisionServiceTest : public ::testing::Test {
   RowIdentity identity_;
   QualityGate gate_;
   ImageLimits limits_;
+  store::TieredStore* tiered_ = nullptr;  // over store_
   std::unique_ptr<EncodePipeline> pipeline_;
   size_t max_held_bytes_ = 1 << 20;
   std::unique_ptr<HeldRecords> held_;

@@ -171,6 +171,41 @@ TEST_F(EncodePipelineTest, BytesInTheQueueAreBounded) {
   EXPECT_EQ(base::ReasonOf(status), "QUEUE_FULL");
   gate.Open();
   EXPECT_TRUE(first.get().ok());
+  EXPECT_TRUE(pipeline_->Reserve(5).ok());
+}
+
+TEST_F(EncodePipelineTest, AJoinersBytesAreLetGoAtOnce) {
+  Gate gate;
+  tower_.hook = [&] { gate.Pass(); };
+  options_.max_pending_bytes = 5;
+  Start();
+  Answer first = Submit("ab"), joined = Submit("ab");
+  EXPECT_TRUE(pipeline_->Reserve(3).ok());
+  EXPECT_FALSE(pipeline_->Reserve(4).ok());
+  gate.Open();
+  EXPECT_TRUE(first.get().ok() && joined.get().ok());
+}
+
+TEST_F(EncodePipelineTest, ADroppedPictureGivesItsBytesBack) {
+  Gate gate;
+  const auto decode = steps_.decode;
+  steps_.decode = [&, decode](absl::string_view bytes) {
+    gate.Pass();
+    return decode(bytes);
+  };
+  options_.max_pending_bytes = 3;
+  Start();
+  EncodePipeline::WaiterId taken = 0, queued = 0;
+  Answer first = Submit("ab", &taken);
+  gate.AwaitArrivals(1);
+  Answer second = Submit("c", &queued);
+  pipeline_->Cancel(queued);
+  EXPECT_TRUE(pipeline_->Reserve(1).ok());
+  pipeline_->Cancel(taken);
+  EXPECT_FALSE(pipeline_->Reserve(2).ok());  // the thread that has it reads them yet
+  gate.Open();
+  while (!pipeline_->Reserve(2).ok()) std::this_thread::yield();
+  EXPECT_TRUE(Submit("abc").get().ok());
 }
 
 TEST_F(EncodePipelineTest, DecodersShareABudgetOfMemory) {

@@ -8,6 +8,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/error.h"
+#include "common/base/status_macros.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "tests/services/vision/encoder/fakes.h"
 
@@ -41,7 +42,7 @@ class EncodePipelineTest : public ::testing::Test {
                                                  PipelineParts{tower_, store_, clock_, metrics_});
   }
 
-  // The future of its answer; the status of Submit through `admitted`.
+  // The future of its answer; the status of Reserve and Submit through `admitted`.
   Answer Submit(const std::string& bytes, EncodePipeline::WaiterId* id = nullptr,
                 absl::Status* admitted = nullptr) {
     auto promise = std::make_shared<std::promise<absl::StatusOr<Encoded>>>();
@@ -54,13 +55,18 @@ class EncodePipelineTest : public ::testing::Test {
     task.done = [promise](absl::StatusOr<Encoded> encoded) { promise->set_value(encoded); };
     const EncodePipeline::WaiterId waiter = pipeline_->NewWaiter();
     if (id != nullptr) *id = waiter;
-    const absl::Status status = pipeline_->Submit(waiter, std::move(task));
+    absl::Status status = ReserveAndSubmit(waiter, std::move(task));
     if (admitted != nullptr) {
       *admitted = status;
     } else {
       EXPECT_TRUE(status.ok()) << status;
     }
     return answer;
+  }
+
+  absl::Status ReserveAndSubmit(EncodePipeline::WaiterId waiter, EncodeTask task) {
+    ASSIGN_OR_RETURN(task.room, pipeline_->Reserve(task.bytes.size()));
+    return pipeline_->Submit(waiter, std::move(task));
   }
 
   testing::FakeClock clock_;
