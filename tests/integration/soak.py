@@ -1,4 +1,4 @@
-"""The soak: four processes are killed and stopped under 16 clients. `./dev soak [SECONDS] [SEED]`."""
+"""The soak: five processes are killed and stopped under 16 clients. `./dev soak [SECONDS] [SEED] [DECODE] [VISION]`."""
 
 import itertools
 import os
@@ -13,14 +13,14 @@ import grpc
 
 from client import PATIENCE, gateway_pb2, gateway_pb2_grpc
 from fleet import Fleet, wait_until
-from soak_clients import (CLIENTS, GRACE, HTTP_DEADLINE, PICTURES, Case, Client, Quiet, QUESTIONS, Record,
-                          grpc_request, renewed)
+from soak_clients import CAP, CLIENTS, GRACE, PICTURES, Case, Client, Quiet, QUESTIONS, Record, grpc_request, renewed
 
 FAULTS = 20  # at least, where there are SECONDS for it
 SECONDS_PER_FAULT = 6
 SILENCE = 1.0  # --load_silence
 GROWTH = 24 << 10  # kilobytes a process may grow between two quiet moments: heaps that find their size
 FILES = 8  # open files more
+SHARE, SHARE_OF_KIND = 1 / 2, 1 / 3  # of requests that must end well, faults or not: some 0.75 and 0.55 do
 # What stays at 0 when nobody asks.
 GAUGES = {"gateway": ("tessera_gateway_inflight_requests", "tessera_gateway_queued_requests"),
           "decode": ("tessera_decode_requests_running", "tessera_decode_requests_waiting"),
@@ -60,7 +60,7 @@ class Weather:
     def hush(self):
         with self.condition:
             self.go = False
-            end = 3 * (HTTP_DEADLINE + GRACE)
+            end = 3 * (CAP + GRACE)
             return self.condition.wait_for(lambda: self.inside == 0, timeout=end)
 
     def finish(self):
@@ -81,19 +81,19 @@ class Weather:
 
     def lost_something_since(self, start):
         with self.condition:
-            return any(to is None or to >= start - HTTP_DEADLINE for _, to in self.losses)
+            return any(to is None or to >= start - CAP for _, to in self.losses)
 
 
 class Soak:
-    def __init__(self, seconds, seed, replicas):
+    def __init__(self, seconds, seed, decode, vision):
         self.seconds, self.random = seconds, random.Random(seed)
         self.weather, self.record = Weather(), Record()
         self.done, self.timeline = [], []  # faults; when they came
         self.renewals = itertools.count()
         # Caches that are full before anything is measured.
         small = ("--embedding_store_bytes", "4MiB"), ("--kv_cache_bytes", "8MiB")
-        self.fleet = Fleet(replicas, replicas, flags=small[0], decode_flags=small[1], gateway_flags=(
-            "--load_silence", f"{SILENCE:g}s", "--deadline_cap", f"{HTTP_DEADLINE}s",
+        self.fleet = Fleet(vision, decode, flags=small[0], decode_flags=small[1], gateway_flags=(
+            "--load_silence", f"{SILENCE:g}s", "--deadline_cap", f"{CAP}s",
             # Shorter answers are other answers.
             "--deadline_ladder", "redirect,refuse", "--image_handle_key_file", self.key_file()))
         self.processes = {"gateway": [self.fleet.gateway], "vision": self.fleet.vision,
@@ -175,6 +175,8 @@ class Soak:
                 left = [(name, "kill") for name in kills]
                 left += [(name, kind) for name in self.processes for kind in ("stop", "long stop")]
                 self.random.shuffle(left)
+                if count == 0:
+                    left.append(("decode", "long stop"))  # never without: another takes over
             self.one_fault(*left.pop())
             count += 1
         time.sleep(SILENCE)
@@ -190,7 +192,7 @@ class Soak:
             for process in self.processes[name]:
                 wait_until(lambda: all(gauge(process, g) == 0 for g in gauges),
                            f"{what}: {process.name} has nothing to do: {gauges}",
-                           seconds=HTTP_DEADLINE + GRACE)
+                           seconds=CAP + GRACE)
 
     def reading(self, *names):
         return {process.name: (resident(process), open_files(process))
@@ -239,6 +241,19 @@ class Soak:
                     self.record.blame(f"WRONG at the end: {case}")
         for client in self.clients:
             client.join(PATIENCE)
+        self.check_record()
+
+    def check_record(self):
+        """Nothing wrong was seen; enough that is right must have been."""
+        record = self.record
+        total, good = sum(record.kinds.values()), sum(record.good.values())
+        if total < self.seconds or good < SHARE * total:
+            record.blame(f"FEW: {good} of {total} requests in {self.seconds:.0f} s ended well")
+        for kind, count in record.kinds.items():
+            if record.good[kind] < SHARE_OF_KIND * count - 3:  # of a few, chance may take some
+                record.blame(f"FEW: {record.good[kind]} of {count} ended well: {kind}")
+        if len(self.fleet.decode) > 1 and not (record.failovers["down"] or record.failovers["lost"]):
+            record.blame("NEVER: another replica of decode took over")
 
     def report(self):
         faults = {}
@@ -247,7 +262,9 @@ class Soak:
         print(f"{len(self.done)} faults")
         for kind, names in sorted(faults.items()):
             print(f"  {kind:10}", ", ".join(f"{n} {names.count(n)}" for n in sorted(set(names))))
-        print("requests by kind:", dict(sorted(self.record.kinds.items())))
+        print("requests that ended well by kind:", ", ".join(
+            f"{kind} {self.record.good[kind]} of {count}" for kind, count in sorted(self.record.kinds.items())))
+        print("decode, where the first choice was not asked:", dict(self.record.failovers.most_common()) or "never")
         print("requests by outcome:", dict(self.record.outcomes.most_common()))
         if self.record.longest:
             print("longest: %.2f s of a deadline of %g s" % self.record.longest)
@@ -275,9 +292,9 @@ def open_files(process):
     return len(os.listdir(f"/proc/{process.process.pid}/fd"))
 
 
-def main(seconds="600", seed="1", replicas="1"):
+def main(seconds="600", seed="1", decode="2", vision="1"):
     start = time.monotonic()
-    soak = Soak(float(seconds), int(seed), int(replicas))
+    soak = Soak(float(seconds), int(seed), int(decode), int(vision))
     try:
         try:
             soak.run()
@@ -290,7 +307,7 @@ def main(seconds="600", seed="1", replicas="1"):
             print("what was done:\n " + "\n ".join(soak.timeline))
             for process in soak.fleet.processes:
                 print(f"\n--- {process.name}\n" + process.text()[-3000:])
-        print(f"soak of {time.monotonic() - start:.0f} s, seed {seed}, {replicas} of each:",
+        print(f"soak of {time.monotonic() - start:.0f} s, seed {seed}, {decode} decode, {vision} vision:",
               "FAILED" if wrong else "passed")
         return 1 if wrong else 0
     finally:

@@ -6,22 +6,23 @@ import dataclasses
 import http.client
 import json
 import random
+import re
 import threading
 import time
 
 import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
-from client import MODEL, gateway_pb2, gateway_pb2_grpc
+from client import MODEL, error_details, gateway_pb2, gateway_pb2_grpc
 from tessera.v1 import types_pb2
 
 CLIENTS = 16
 GRACE = 10  # seconds beyond a deadline: for a slow machine, not for the product
-HTTP_DEADLINE = 10  # HTTP has none of its own: --deadline_cap
-DEADLINES = (0.3, 2, 5, HTTP_DEADLINE)
+CAP = 10  # --deadline_cap: HTTP has no deadline of its own, and who asks over gRPC for a longer one gets this
+DEADLINES = (0.3, 2, CAP, CAP, CAP)
 PAUSE = 0.4  # seconds between two requests of a client, at most: the services shall have the processors
 ALLOWED = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
+OWN_CLOCK = "ended by the client's clock"
+GOOD = ("answered", "uploaded", "left")
 HTTP_CODES = {503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED", 429: "RESOURCE_EXHAUSTED"}
 HTTP_ERRORS = {"unavailable_error": "UNAVAILABLE", "rate_limit_error": "RESOURCE_EXHAUSTED"}
 QUESTIONS = ("What is the price on row 2?", "How many items are missing in row 3?",
@@ -97,14 +98,23 @@ class Record:
         self.outcomes = collections.Counter()
         self.wrong = []
         self.longest = None  # (seconds, deadline) of who came furthest beyond it
-        self.kinds = collections.Counter()
+        self.kinds, self.good = collections.Counter(), collections.Counter()
+        self.failovers = collections.Counter()  # what was the matter with the replica that was first choice
 
     def add(self, kind, outcome, seconds, deadline):
         with self.mutex:
             self.outcomes[outcome] += 1
             self.kinds[kind] += 1
+            self.good[kind] += outcome in GOOD
             if self.longest is None or seconds - deadline > self.longest[0] - self.longest[1]:
                 self.longest = (seconds, deadline)
+
+    def routed(self, reason):
+        """Why a replica answered, as its receipt has it."""
+        found = re.match(r"first choice \S+ is (.+)", reason)
+        if found:
+            with self.mutex:
+                self.failovers[found[1]] += 1
 
     def blame(self, text):
         with self.mutex:
@@ -160,7 +170,7 @@ class Client(threading.Thread):
         return renewed(picture, f"{self.number}/{self.renewals}")
 
     def ask(self, kind, case, pictures, handle, made, leaves):
-        deadline = HTTP_DEADLINE if self.http else self.random.choice(DEADLINES)
+        deadline = CAP if self.http else self.random.choice(DEADLINES)
         way = self.over_http if self.http else self.over_grpc
         start = time.monotonic()
         outcome, text = way(case, pictures, handle, deadline, leaves)
@@ -172,27 +182,29 @@ class Client(threading.Thread):
         end = time.monotonic()
         self.record.add(kind, outcome, end - start, deadline)
         stopped = self.weather.gateway_was_away(start, end)
-        if end - start > deadline + GRACE + stopped:
+        if end - start > deadline + GRACE + stopped or outcome == OWN_CLOCK and deadline == CAP:
             self.record.blame(f"HANGS: {kind}, {end - start:.1f} s of {deadline} s: {outcome}")
-        if outcome in ("answered", "uploaded", "left"):
-            return
-        if outcome == "IMAGE_EXPIRED" and made is not None and self.weather.lost_something_since(made):
+        elif outcome in GOOD:
+            pass
+        elif outcome == "IMAGE_EXPIRED" and made is not None and self.weather.lost_something_since(made):
             self.handles.clear()
         elif outcome == "connection lost" and stopped > 0:
             pass
-        elif outcome not in ALLOWED:
+        elif outcome not in (*ALLOWED, OWN_CLOCK):
             self.record.blame(f"ERROR: {kind} after {end - start:.1f} s: {outcome}")
-        elif outcome != "DEADLINE_EXCEEDED" and not self.weather.bad(start):
+        elif not self.weather.bad(start) and not (deadline < CAP and outcome in ("DEADLINE_EXCEEDED", OWN_CLOCK)):
             self.record.blame(f"ERROR WITHOUT A FAULT: {kind} after {end - start:.1f} s: {outcome}")
 
     def over_grpc(self, case, pictures, handle, deadline, leaves):
         call = self.stub.GenerateStream(gateway_pb2.GenerateStreamRequest(
-            request=grpc_request(case, pictures, handle)), timeout=deadline)
+            request=grpc_request(case, pictures, handle)), timeout=patience(deadline))
         text, ended = "", False
         try:
             for piece in call:
                 text += piece.text
-                ended = ended or piece.HasField("end")
+                if piece.HasField("end"):
+                    ended = True
+                    self.record.routed(piece.end.receipt.replica_reason)
                 if leaves and not ended:
                     call.cancel()
                     return "left", text
@@ -222,7 +234,7 @@ class Client(threading.Thread):
         try:
             pieces = [data[at:at + 30000] for at in range(0, len(data), 30000)]
             made = self.stub.UploadImage(
-                iter([gateway_pb2.UploadImageRequest(data=p) for p in pieces]), timeout=deadline)
+                iter([gateway_pb2.UploadImageRequest(data=p) for p in pieces]), timeout=patience(deadline))
             self.handles = [*self.handles[-3:], (made.handle, number, start)]
             outcome = "uploaded"
         except grpc.RpcError as error:
@@ -255,13 +267,18 @@ def http_outcome(status, body):
     return HTTP_CODES.get(status, f"HTTP {status} {body[:300]!r}")
 
 
+def patience(deadline):
+    """Of a gRPC call. Its client ends a call at its deadline, whatever the gateway does; so it must be the gateway that
+    ends those of CAP."""
+    return deadline + GRACE if deadline == CAP else deadline
+
+
 def grpc_outcome(error):
-    name = error.code().name
+    name, found = error.code().name, error_details(error)
+    if name == "DEADLINE_EXCEEDED" and "ErrorInfo" not in found:
+        return OWN_CLOCK
     if name in ALLOWED:
         return name
-    status = rpc_status.from_call(error)
-    for detail in status.details if status else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.reason == "IMAGE_EXPIRED":
-            return info.reason
+    if "ErrorInfo" in found and found["ErrorInfo"].reason == "IMAGE_EXPIRED":
+        return "IMAGE_EXPIRED"
     return f"{name}: {error.details()}"
