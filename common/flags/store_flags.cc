@@ -8,7 +8,8 @@ std::vector<Flag> StoreFlags(store::StoreSetOptions& options) {
       {"embedding_store", Value(options.store), "memory, redis://... or rediss://..."},
       {"embedding_store_bytes", Bytes(options.memory_bytes), "rows kept in memory"},
       {"embedding_store_key_file", ValueOrEmpty(options.key_file),
-       "32 bytes that seal the records: what is sealed otherwise is not believed"},
+       "32 bytes that seal the records, read at the start alone: what is sealed otherwise is a "
+       "miss"},
       {"embedding_ttl", Value(redis.ttl), "life of a record in Redis"},
       {"embedding_store_timeout", Value(redis.operation_timeout), "of a read or write of Redis"},
       {"embedding_store_connect_timeout", Value(redis.connect_timeout), "to reach Redis"},

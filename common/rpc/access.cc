@@ -1,10 +1,25 @@
 #include "common/rpc/access.h"
 
+#include <arpa/inet.h>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
-#include "common/rpc/peer.h"
 
 namespace tessera::rpc {
+namespace {
+
+// Whether "host:port" can be reached from this machine alone: an address of 127.0.0.0/8, [::1] or
+// localhost.
+bool IsLoopbackAddress(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos) return false;
+  const std::string host(address.substr(0, colon));
+  if (host == "localhost" || host == "[::1]") return true;
+  in_addr parsed = {};
+  return inet_pton(AF_INET, host.c_str(), &parsed) == 1 && ntohl(parsed.s_addr) >> 24 == 127;
+}
+
+}  // namespace
 
 absl::Status CheckExposure(const AccessOptions& options, absl::string_view flag,
                            absl::string_view address) {

@@ -11,7 +11,6 @@
 #include "absl/strings/strip.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace tessera::rpc {
@@ -41,13 +40,7 @@ absl::string_view View(const base::Sha256Digest& digest) {
 
 absl::StatusOr<std::unique_ptr<ApiKeys>> ApiKeys::Create(std::string path, base::Clock& clock) {
   auto keys = std::unique_ptr<ApiKeys>(new ApiKeys(std::move(path), clock));
-  if (!keys->on()) return keys;
-  const FileStamp stamp = StampOf(keys->path_);
-  ASSIGN_OR_RETURN(std::shared_ptr<const Entries> entries, keys->Read());
-  base::MutexLock lock(keys->mutex_);
-  keys->entries_ = std::move(entries);
-  keys->stamp_ = stamp;
-  keys->looked_ = clock.Now();
+  if (keys->on()) RETURN_IF_ERROR(keys->Read());
   return keys;
 }
 
@@ -79,12 +72,18 @@ absl::StatusOr<ApiKeys::Entries> ApiKeys::Parse(absl::string_view text) {
   return entries;
 }
 
-absl::StatusOr<std::shared_ptr<const ApiKeys::Entries>> ApiKeys::Read() const {
+absl::Status ApiKeys::Read() const {
   const absl::StatusOr<std::string> text = base::ReadFile(path_, kMaxBytes);
   absl::StatusOr<Entries> entries = text.ok() ? Parse(*text) : text.status();
-  if (entries.ok()) return std::make_shared<const Entries>(*std::move(entries));
-  return base::BadField("api_keys_file", "BAD_OPTION",
-                        absl::StrCat("--api_keys_file ", path_, ": ", entries.status().message()));
+  if (!entries.ok()) {
+    return base::BadField(
+        "api_keys_file", "BAD_OPTION",
+        absl::StrCat("--api_keys_file ", path_, ": ", entries.status().message()));
+  }
+  auto fresh = std::make_shared<const Entries>(*std::move(entries));
+  base::MutexLock lock(mutex_);
+  entries_ = std::move(fresh);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ApiKeys::TenantOf(absl::string_view authorization) const {
@@ -116,35 +115,9 @@ absl::StatusOr<std::string> ApiKeys::TenantOf(const grpc::ServerContextBase& con
 }
 
 std::shared_ptr<const ApiKeys::Entries> ApiKeys::Current() const {
-  {
-    base::MutexLock lock(mutex_);
-    const absl::Time now = clock_.Now();
-    if (looking_ || now - looked_ < absl::Seconds(1)) return entries_;
-    looked_ = now;
-    looking_ = true;
-  }
-  Reload();  // others go on with what there is
+  watch_.Look(clock_.Now(), [this] { return Read(); });
   base::MutexLock lock(mutex_);
-  looking_ = false;
   return entries_;
-}
-
-void ApiKeys::Reload() const {
-  const FileStamp stamp = StampOf(path_);
-  {
-    base::MutexLock lock(mutex_);
-    if (stamp == stamp_) return;
-    stamp_ = stamp;
-  }
-  absl::StatusOr<std::shared_ptr<const Entries>> fresh = Read();
-  if (!fresh.ok()) {
-    base::Log(base::LogLevel::kError,
-              absl::StrCat("the old keys stay in use: ", fresh.status().message()));
-    return;
-  }
-  base::Log(base::LogLevel::kInfo, absl::StrCat("new keys are in use: ", (*fresh)->size()));
-  base::MutexLock lock(mutex_);
-  entries_ = *std::move(fresh);
 }
 
 }  // namespace tessera::rpc

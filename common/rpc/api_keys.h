@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/base/digest.h"
+#include "common/base/file_watch.h"
 #include "common/base/mutex.h"
-#include "common/rpc/file_stamp.h"
 
 namespace tessera::rpc {
 
@@ -31,8 +31,8 @@ class ApiKeys {
 
   // The tenant behind the value of an Authorization header, "Bearer KEY". UNAUTHENTICATED:
   // KEY_MISSING, KEY_UNKNOWN. Compares with every key, in a time that tells nothing of them.
-  // Looks at the file at most once a second (whoever comes reads it, some kB); a new one that is
-  // not good is logged once, and the old keys stay.
+  // Looks at the file at most once a second (whoever comes reads it, some kB); while a new one is
+  // not good the old keys stay, and it is logged (FileWatch).
   absl::StatusOr<std::string> TenantOf(absl::string_view authorization) const;
   // The same of a call's metadata.
   absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) const;
@@ -44,19 +44,17 @@ class ApiKeys {
   };
   using Entries = std::vector<Entry>;
 
-  ApiKeys(std::string path, base::Clock& clock) : path_(std::move(path)), clock_(clock) {}
+  ApiKeys(std::string path, base::Clock& clock)
+      : path_(std::move(path)), clock_(clock), watch_({path_}, "keys") {}
   static absl::StatusOr<Entries> Parse(absl::string_view text);
-  absl::StatusOr<std::shared_ptr<const Entries>> Read() const;
+  absl::Status Read() const;
   std::shared_ptr<const Entries> Current() const;
-  void Reload() const;
 
   const std::string path_;
   base::Clock& clock_;
+  mutable base::FileWatch watch_;
   mutable base::Mutex mutex_;
   mutable std::shared_ptr<const Entries> entries_ ABSL_GUARDED_BY(mutex_);
-  mutable FileStamp stamp_ ABSL_GUARDED_BY(mutex_) = {};
-  mutable absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  mutable bool looking_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tessera::rpc

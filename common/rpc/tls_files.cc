@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/base/log.h"
 #include "common/base/pem.h"
 #include "common/base/status_macros.h"
 
@@ -74,9 +74,7 @@ absl::StatusOr<std::unique_ptr<TlsWatch>> TlsWatch::Create(TlsFiles files) {
     return absl::InvalidArgumentError("certificates are looked at once a second at most");
   }
   std::unique_ptr<TlsWatch> watch(new TlsWatch(std::move(files)));
-  watch->stamps_ = watch->Stamps();
-  ASSIGN_OR_RETURN(const Content content, watch->Read());
-  RETURN_IF_ERROR(watch->Publish(content));
+  RETURN_IF_ERROR(watch->ReadAndPublish());
   watch->thread_ = std::thread([&watch = *watch] { watch.Run(); });
   return watch;
 }
@@ -120,38 +118,24 @@ absl::Status TlsWatch::Publish(const Content& content) {
   return absl::OkStatus();
 }
 
-std::vector<FileStamp> TlsWatch::Stamps() const {
-  return {StampOf(files_.ca), StampOf(files_.cert), StampOf(files_.key)};
+absl::Status TlsWatch::ReadAndPublish() {
+  const absl::StatusOr<Content> content = Read();
+  const absl::Status published = content.ok() ? Publish(*content) : content.status();
+  base::MutexLock lock(mutex_);
+  state_ = published;
+  return published;
 }
 
 void TlsWatch::Run() {
+  base::Clock& clock = base::RealClock();
   base::MutexLock lock(mutex_);
   while (!stopped_) {
-    const absl::Time next = absl::Now() + files_.refresh;
-    while (!stopped_ && absl::Now() < next) wake_.WaitFor(mutex_, next - absl::Now());
+    const absl::Time next = clock.Now() + files_.refresh;
+    while (!stopped_ && clock.Now() < next) clock.WaitUntil(wake_, mutex_, next);
     if (stopped_) return;
     mutex_.Unlock();
-    Look();
+    watch_.Look(clock.Now(), [this] { return ReadAndPublish(); });
     mutex_.Lock();
-  }
-}
-
-void TlsWatch::Look() {
-  std::vector<FileStamp> stamps = Stamps();
-  if (stamps == stamps_) return;
-  stamps_ = std::move(stamps);
-  const absl::StatusOr<Content> content = Read();
-  absl::Status published = content.status();
-  if (content.ok()) published = Publish(*content);
-  {
-    base::MutexLock lock(mutex_);
-    state_ = published;
-  }
-  if (published.ok()) {
-    base::Log(base::LogLevel::kInfo, "TLS: the new certificates are in use");
-  } else {
-    base::Log(base::LogLevel::kError,
-              absl::StrCat("TLS: the old certificates stay in use: ", published.message()));
   }
 }
 

@@ -3,13 +3,12 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/file_watch.h"
 #include "common/base/mutex.h"
-#include "common/rpc/file_stamp.h"
 
 namespace tessera::rpc {
 
@@ -54,7 +53,7 @@ class MemoryFile {
 // Keeps the last good content of TlsFiles where gRPC's watcher of files reads it. That watcher
 // would take whatever it finds: of a half-written file or a key beside the certificate of another
 // it makes a server that refuses everybody. One thread of its own looks at the files every
-// `refresh`; files that are not good are logged once, and the old content stays.
+// `refresh`; while they are not good the old content stays, and it is logged (FileWatch).
 class TlsWatch {
  public:
   // INVALID_ARGUMENT, BAD_OPTION with the flag: a certificate without its key, a file that cannot
@@ -73,18 +72,19 @@ class TlsWatch {
   struct Content {
     std::string ca, pair;
   };
-  explicit TlsWatch(TlsFiles files) : files_(std::move(files)) {}
+  explicit TlsWatch(TlsFiles files)
+      : files_(std::move(files)),
+        watch_({files_.ca, files_.cert, files_.key}, "TLS certificates") {}
   absl::StatusOr<Content> Read() const;
   absl::Status Publish(const Content& content);
-  std::vector<FileStamp> Stamps() const;
+  absl::Status ReadAndPublish();
   void Run();
-  void Look();
 
   const TlsFiles files_;
   // By Create, then by the thread alone.
   MemoryFile ca_, pair_;
   Content published_;
-  std::vector<FileStamp> stamps_;
+  base::FileWatch watch_;
 
   mutable base::Mutex mutex_;
   base::CondVar wake_;

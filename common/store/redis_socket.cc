@@ -91,7 +91,7 @@ absl::Status RedisSocket::WaitForTls(int result, absl::Time deadline) {
 }
 
 absl::Status RedisSocket::Handshake(const RedisTls& tls, absl::Time deadline) {
-  ssl_ = tls.Over(fd_);
+  ssl_ = tls.Over(fd_, base::RealClock().Now());
   while (true) {
     ERR_clear_error();
     errno = 0;

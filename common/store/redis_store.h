@@ -15,8 +15,9 @@
 namespace tessera::store {
 
 // Records in a Redis that other processes share, under tessera:emb:v1:<key in hex>. What comes from
-// there is checked before it is believed: whoever can write to it can only cause misses. Any
-// thread.
+// there is checked before it is believed. With a MAC key (RecordCodec::WithKey) whoever else can
+// write to it can only cause misses; without one, the checksum guards against accidents alone, and
+// whoever can write to it can forge the rows of any tenant's pictures. Any thread.
 //
 // Whatever goes wrong is a miss: while Redis is down, at once; else within operation_timeout (and a
 // value's share; connect_timeout where none is open; as long again where all connections are lent).

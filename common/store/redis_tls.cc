@@ -60,28 +60,6 @@ absl::Status BadFile(absl::string_view option, absl::string_view file) {
                         absl::StrCat(option, " \"", file, "\": ", TlsErrorText(nullptr)));
 }
 
-absl::Status LoadFiles(SSL_CTX* context, const RedisOptions& options) {
-  if (options.tls_ca_file.empty()) {
-    SSL_CTX_set_default_verify_paths(context);
-  } else if (SSL_CTX_load_verify_locations(context, options.tls_ca_file.c_str(), nullptr) != 1) {
-    return BadFile("embedding_store_tls_ca_file", options.tls_ca_file);
-  }
-  if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
-    return base::BadField("embedding_store_tls_cert_file", "BAD_OPTION",
-                          "embedding_store_tls_cert_file and embedding_store_tls_key_file go "
-                          "together");
-  }
-  if (options.tls_cert_file.empty()) return absl::OkStatus();
-  if (SSL_CTX_use_certificate_chain_file(context, options.tls_cert_file.c_str()) != 1) {
-    return BadFile("embedding_store_tls_cert_file", options.tls_cert_file);
-  }
-  if (SSL_CTX_use_PrivateKey_file(context, options.tls_key_file.c_str(), SSL_FILETYPE_PEM) != 1 ||
-      SSL_CTX_check_private_key(context) != 1) {
-    return BadFile("embedding_store_tls_key_file", options.tls_key_file);
-  }
-  return absl::OkStatus();
-}
-
 bool IsAddress(const std::string& name) {
   unsigned char bytes[16];
   return inet_pton(AF_INET, name.c_str(), bytes) == 1 ||
@@ -102,25 +80,66 @@ std::string TlsErrorText(SSL* ssl) {
   return out;
 }
 
+void RedisTls::ContextFree::operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+
+RedisTls::RedisTls(const RedisOptions& options)
+    : ca_file_(options.tls_ca_file),
+      cert_file_(options.tls_cert_file),
+      key_file_(options.tls_key_file),
+      server_name_(options.tls_server_name.empty() ? options.address.host
+                                                   : options.tls_server_name),
+      watch_({ca_file_, cert_file_, key_file_}, "Redis certificates") {}
+
 absl::StatusOr<std::unique_ptr<RedisTls>> RedisTls::Create(const RedisOptions& options) {
-  ERR_clear_error();
-  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  CHECK(context != nullptr);
-  const std::string& name =
-      options.tls_server_name.empty() ? options.address.host : options.tls_server_name;
-  std::unique_ptr<RedisTls> tls(new RedisTls(context, name));
-  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-  RETURN_IF_ERROR(LoadFiles(context, options));
+  if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
+    return base::BadField("embedding_store_tls_cert_file", "BAD_OPTION",
+                          "embedding_store_tls_cert_file and embedding_store_tls_key_file go "
+                          "together");
+  }
+  std::unique_ptr<RedisTls> tls(new RedisTls(options));
+  RETURN_IF_ERROR(tls->Load());
   return tls;
 }
 
-RedisTls::~RedisTls() { SSL_CTX_free(context_); }
+absl::Status RedisTls::Load() const {
+  ERR_clear_error();
+  std::unique_ptr<SSL_CTX, ContextFree> context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr) return absl::ResourceExhaustedError(TlsErrorText(nullptr));
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_mode(context.get(),
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  RETURN_IF_ERROR(LoadFiles(context.get()));
+  base::MutexLock lock(mutex_);
+  context_.swap(context);
+  return absl::OkStatus();
+}
 
-SslPtr RedisTls::Over(int socket) const {
-  SslPtr ssl(SSL_new(context_));
+absl::Status RedisTls::LoadFiles(SSL_CTX* context) const {
+  if (ca_file_.empty()) {
+    SSL_CTX_set_default_verify_paths(context);
+  } else if (SSL_CTX_load_verify_locations(context, ca_file_.c_str(), nullptr) != 1) {
+    return BadFile("embedding_store_tls_ca_file", ca_file_);
+  }
+  if (cert_file_.empty()) return absl::OkStatus();
+  if (SSL_CTX_use_certificate_chain_file(context, cert_file_.c_str()) != 1) {
+    return BadFile("embedding_store_tls_cert_file", cert_file_);
+  }
+  if (SSL_CTX_use_PrivateKey_file(context, key_file_.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context) != 1) {
+    return BadFile("embedding_store_tls_key_file", key_file_);
+  }
+  return absl::OkStatus();
+}
+
+SslPtr RedisTls::Over(int socket, absl::Time now) const {
+  watch_.Look(now, [this] { return Load(); });
+  SslPtr ssl;
+  {
+    base::MutexLock lock(mutex_);
+    ssl.reset(SSL_new(context_.get()));  // shares the context
+  }
   BIO* const bio = BIO_new(SocketMethod());
   CHECK(ssl != nullptr && bio != nullptr);
   BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(socket)));

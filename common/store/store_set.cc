@@ -7,21 +7,20 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/store/record_trailer.h"
 #include "common/store/redis_address.h"
 
 namespace tessera::store {
 namespace {
 
-constexpr size_t kKeyBytes = 32;
-
 absl::StatusOr<RecordCodec> CodecOf(const std::string& key_file) {
   if (key_file.empty()) return RecordCodec();
   absl::StatusOr<std::string> key = base::ReadFile(key_file, 4096);
   if (!key.ok()) return base::Annotate(key.status(), "--embedding_store_key_file");
-  if (key->size() != kKeyBytes) {
+  if (key->size() != kMacKeyBytes) {
     return base::BadField("embedding_store_key_file", "BAD_OPTION",
                           absl::StrCat("--embedding_store_key_file has ", key->size(),
-                                       " bytes; it needs ", kKeyBytes, " raw ones"));
+                                       " bytes; it needs ", kMacKeyBytes, " raw ones"));
   }
   return RecordCodec::WithKey(*key);
 }

@@ -11,12 +11,14 @@
 #include "common/base/error.h"
 #include "tests/support/certificates.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/file_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace tessera::rpc {
 namespace {
 
 using testing::FakeClock;
+using testing::FileLimit;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TempDir;
@@ -109,6 +111,7 @@ TEST_F(ApiKeysTest, ABadFileIsToldWithItsLine) {
 
 TEST_F(ApiKeysTest, ANewFileIsInUseWithinASecond) {
   const auto keys = Create(Line("one", "k-1"));
+  EXPECT_EQ(TenantOf(**keys, "Bearer k-1"), "one");
   WriteOver(Line("two", "k-2"), File());
   EXPECT_EQ(TenantOf(**keys, "Bearer k-1"), "one");  // looked at just now
   clock_.Advance(absl::Seconds(1));
@@ -133,6 +136,18 @@ TEST_F(ApiKeysTest, ABrokenFileKeepsTheOldKeysAndIsLoggedOnce) {
   EXPECT_EQ(TenantOf(**keys, "Bearer k-1"), "one");
   WriteOver(Line("two", "k-2"), File());
   clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(TenantOf(**keys, "Bearer k-2"), "two");
+}
+
+TEST_F(ApiKeysTest, AKeyIsRevokedOnceItsFileCanBeOpenedAgain) {
+  const auto keys = Create(Line("one", "k-1") + Line("two", "k-2"));
+  WriteOver(Line("two", "k-2"), File());
+  {
+    const FileLimit none(0);
+    EXPECT_EQ(TenantOf(**keys, "Bearer k-1"), "one");
+  }
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_EQ(TenantOf(**keys, "Bearer k-1"), "KEY_UNKNOWN");
   EXPECT_EQ(TenantOf(**keys, "Bearer k-2"), "two");
 }
 

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <utility>
@@ -11,9 +10,12 @@
 
 #include "common/base/error.h"
 #include "common/base/open_files.h"
+#include "tests/support/file_limit.h"
 
 namespace tessera::rpc {
 namespace {
+
+using testing::FileLimit;
 
 bool Connect(const Descriptor& client, int port) {
   sockaddr_in address = {};
@@ -93,21 +95,6 @@ TEST_F(ListenerTest, WhatCannotBeHadSaysWhy) {
   }
   EXPECT_EQ(base::ReasonOf(Listener::Listen("127.0.0.1").status()), "BAD_OPTION");
 }
-
-// The limit of open files while it lives.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t files) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit less = before_;
-    less.rlim_cur = files;
-    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &less), 0);
-  }
-  ~FileLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 TEST_F(ListenerTest, TheLastFilesAreLeftToOthersAndWhatIsGivenBackIsUsed) {
   Start("127.0.0.1:0");

@@ -2,66 +2,48 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fstream>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include "common/base/error.h"
 #include "tests/common/store/redis_fixture.h"
-#include "tests/support/child_process.h"
+#include "tests/support/certificates.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/temp_dir.h"
 
 namespace tessera::store {
 namespace {
 
-using testing::ChildProcess;
+using testing::Certificates;
+using testing::CopyOver;
 using ::testing::HasSubstr;
 using testing::RedisServer;
-using testing::TempDir;
 
-// An authority and what it signed: a server's certificate for 127.0.0.1 and "cache.test", and a
-// client's.
-class Certificates {
- public:
-  Certificates() {
-    OpenSsl({"req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-             "-days", "2", "-subj", "/CN=authority", "-keyout", File("ca.key"), "-out",
-             File("ca.pem")});
-    std::ofstream(File("names")) << "subjectAltName=IP:127.0.0.1,DNS:cache.test\n";
-    Sign("server");
-    Sign("client");
-  }
+std::vector<std::string> ServerArguments(const Certificates& of, const std::string& auth_clients) {
+  return {"--tls-ca-cert-file", of.ca(),          "--tls-cert-file",    of.cert("server"),
+          "--tls-key-file",     of.key("server"), "--tls-auth-clients", auth_clients};
+}
 
-  std::string File(const std::string& name) const { return dir_.path() + "/" + name; }
-  std::vector<std::string> ServerArguments(const std::string& auth_clients) const {
-    return {"--tls-ca-cert-file", File("ca.pem"),     "--tls-cert-file",    File("server.pem"),
-            "--tls-key-file",     File("server.key"), "--tls-auth-clients", auth_clients};
-  }
-
- private:
-  void OpenSsl(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), "openssl");
-    EXPECT_EQ(ChildProcess(arguments, File("log")).Wait(), 0) << arguments[1];
-  }
-  void Sign(const std::string& name) const {
-    OpenSsl({"req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
-             "/CN=" + name, "-keyout", File(name + ".key"), "-out", File(name + ".csr")});
-    OpenSsl({"x509", "-req", "-in", File(name + ".csr"), "-CA", File("ca.pem"), "-CAkey",
-             File("ca.key"), "-CAcreateserial", "-days", "2", "-extfile", File("names"), "-out",
-             File(name + ".pem")});
-  }
-
-  const TempDir dir_;
-};
+// Whose certificate our side of a connection shows.
+std::string Shown(const RedisTls& tls, absl::Time now) {
+  const SslPtr ssl = tls.Over(-1, now);
+  X509* const certificate = SSL_get_certificate(ssl.get());
+  if (certificate == nullptr) return "nobody";
+  char name[100];
+  return X509_NAME_oneline(X509_get_subject_name(certificate), name, sizeof(name));
+}
 
 class RedisTlsTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { certificates_ = new Certificates; }
+  static void SetUpTestSuite() {
+    certificates_ = new Certificates;
+    certificates_->Sign("server", "IP:127.0.0.1,DNS:cache.test");
+    certificates_->Sign("client");
+  }
   static void TearDownTestSuite() { delete certificates_; }
 
   RedisOptions Options(const RedisServer& server) const {
     RedisOptions options = PatientOptions(server.Url());
-    options.tls_ca_file = certificates_->File("ca.pem");
+    options.tls_ca_file = certificates_->ca();
     return options;
   }
   // Whether a record goes there and back; why it cannot be connected is kept.
@@ -82,19 +64,20 @@ class RedisTlsTest : public ::testing::Test {
 Certificates* RedisTlsTest::certificates_ = nullptr;
 
 TEST_F(RedisTlsTest, RecordsPassOverTls) {
-  const RedisServer server(certificates_->ServerArguments("no"), /*tls=*/true);
+  const RedisServer server(ServerArguments(*certificates_, "no"), /*tls=*/true);
   EXPECT_TRUE(Works(Options(server))) << why_;
 }
 
 TEST_F(RedisTlsTest, AServerThatNobodyKnownSignedIsRefused) {
-  const Certificates others;
-  const RedisServer server(others.ServerArguments("no"), /*tls=*/true);
+  Certificates others;
+  others.Sign("server");
+  const RedisServer server(ServerArguments(others, "no"), /*tls=*/true);
   EXPECT_FALSE(Works(Options(server)));
   EXPECT_THAT(why_, HasSubstr("certificate verify failed"));
 }
 
 TEST_F(RedisTlsTest, TheNameIsChecked) {
-  const RedisServer server(certificates_->ServerArguments("no"), /*tls=*/true);
+  const RedisServer server(ServerArguments(*certificates_, "no"), /*tls=*/true);
   RedisOptions options = Options(server);
   options.tls_server_name = "cache.test";
   EXPECT_TRUE(Works(options)) << why_;
@@ -106,12 +89,49 @@ TEST_F(RedisTlsTest, TheNameIsChecked) {
 }
 
 TEST_F(RedisTlsTest, AServerMayAskForOurCertificate) {
-  const RedisServer server(certificates_->ServerArguments("yes"), /*tls=*/true);
+  const RedisServer server(ServerArguments(*certificates_, "yes"), /*tls=*/true);
   RedisOptions options = Options(server);
   EXPECT_FALSE(Works(options));
-  options.tls_cert_file = certificates_->File("client.pem");
-  options.tls_key_file = certificates_->File("client.key");
+  options.tls_cert_file = certificates_->cert("client");
+  options.tls_key_file = certificates_->key("client");
   EXPECT_TRUE(Works(options)) << why_;
+}
+
+TEST_F(RedisTlsTest, ACertificateThatIsReplacedIsShownByNewConnections) {
+  RedisOptions options = PatientOptions("rediss://127.0.0.1:1");
+  options.tls_cert_file = certificates_->File("ours.pem");
+  options.tls_key_file = certificates_->File("ours.key");
+  CopyOver(certificates_->cert("client"), options.tls_cert_file);
+  CopyOver(certificates_->key("client"), options.tls_key_file);
+  const auto tls = RedisTls::Create(options);
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  EXPECT_EQ(Shown(**tls, now), "/CN=client");
+
+  CopyOver(certificates_->cert("server"), options.tls_cert_file);  // its key has not come yet
+  ::testing::internal::CaptureStderr();
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(Shown(**tls, now + absl::Seconds(i)), "/CN=client");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(CountOf(log, "\n"), 1) << log;
+  EXPECT_THAT(log, HasSubstr("embedding_store_tls_key_file"));
+
+  CopyOver(certificates_->key("server"), options.tls_key_file);
+  EXPECT_EQ(Shown(**tls, now + absl::Seconds(4)), "/CN=server");
+}
+
+TEST_F(RedisTlsTest, AStoreThatTrustedAnotherAuthorityComesUpOnceItsFileIsReplaced) {
+  const Certificates others;
+  const RedisServer server(ServerArguments(*certificates_, "no"), /*tls=*/true);
+  RedisOptions options = Options(server);
+  options.tls_ca_file = others.File("trusted.pem");
+  CopyOver(others.ca(), options.tls_ca_file);
+  metrics::Metrics metrics("m");
+  const auto store = RedisStore::Create(options, metrics);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_THAT(std::string((*store)->FirstState(kLong).message()),
+              HasSubstr("certificate verify failed"));
+  CopyOver(certificates_->ca(), options.tls_ca_file);
+  EXPECT_TRUE((*store)->WaitUntilUp(kLong));
 }
 
 TEST_F(RedisTlsTest, NeitherSideTakesPlainBytesForTls) {
@@ -120,7 +140,7 @@ TEST_F(RedisTlsTest, NeitherSideTakesPlainBytesForTls) {
   options.address.tls = true;
   options.connect_timeout = absl::Milliseconds(500);
   EXPECT_FALSE(Works(options));
-  const RedisServer tls(certificates_->ServerArguments("no"), /*tls=*/true);
+  const RedisServer tls(ServerArguments(*certificates_, "no"), /*tls=*/true);
   options = Options(tls);
   options.address.tls = false;
   options.connect_timeout = absl::Milliseconds(500);
@@ -140,11 +160,11 @@ TEST_F(RedisTlsTest, FilesThatCannotBeUsedAreBadOptionsByName) {
             "embedding_store_tls_ca_file");
   EXPECT_EQ(field([](auto& o, auto& c) { o.tls_ca_file = c.File("names"); }),
             "embedding_store_tls_ca_file");
-  EXPECT_EQ(field([](auto& o, auto& c) { o.tls_cert_file = c.File("client.pem"); }),
+  EXPECT_EQ(field([](auto& o, auto& c) { o.tls_cert_file = c.cert("client"); }),
             "embedding_store_tls_cert_file");
   EXPECT_EQ(field([](auto& o, auto& c) {
-              o.tls_cert_file = c.File("client.pem");
-              o.tls_key_file = c.File("server.key");
+              o.tls_cert_file = c.cert("client");
+              o.tls_key_file = c.key("server");
             }),
             "embedding_store_tls_key_file");
 }
