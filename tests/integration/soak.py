@@ -11,7 +11,7 @@ import urllib.request
 
 import grpc
 
-from client import PATIENCE, gateway_pb2, gateway_pb2_grpc
+from client import PATIENCE, gateway_pb2_grpc
 from fleet import Fleet, wait_until
 from soak_clients import CAP, CLIENTS, GRACE, PICTURES, Case, Client, Quiet, QUESTIONS, Record, grpc_request, renewed
 

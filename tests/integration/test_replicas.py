@@ -1,0 +1,104 @@
+"""Two replicas of each service: who is asked, and who instead when one is lost or drains."""
+
+import queue
+import signal
+import threading
+import unittest
+
+import grpc
+
+from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, request
+from fleet import state, wait_until
+from test_services import ANSWER, FleetTest
+from tessera.v1 import types_pb2
+
+
+class TwoOfEachTest(FleetTest):
+    vision, decode = 2, 2
+
+    def test_a_session_stays_where_its_prefix_is_and_moves_when_that_is_lost(self):
+        first = self.ask(PICTURE, session="s").receipt
+        self.assertEqual(first.replica_reason, "affinity")
+        for _ in range(3):
+            again = self.ask(PICTURE, session="s").receipt
+            self.assertEqual(again.replica, first.replica)
+            self.assertEqual(again.images[0].cache, types_pb2.CACHE_TIER_PREFIX_KV)
+        lost = next(p for p in self.fleet.decode if p.address == first.replica)
+        lost.kill()
+        moved = self.ask(PICTURE, session="s")  # whether the gateway knows of it yet or not
+        self.assertEqual(moved.text.strip(), ANSWER)
+        self.assertNotEqual(moved.receipt.replica, first.replica)
+        self.assertIn(f"first choice {first.replica} is ", moved.receipt.replica_reason)
+        self.assertEqual(moved.receipt.images[0].cache, types_pb2.CACHE_TIER_STORE)
+        lost.start()
+        self.await_up("decode", lost)
+        self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, first.replica)
+
+    def long_stream(self, session):
+        """The events of an answer of 2000 tokens, the same again and again; they come as fast as they are made."""
+        asked = request("Describe the shelf.", max_tokens=2000, logit_bias={100: 100}, top_logprobs=5)
+        asked.session = session
+        events = queue.SimpleQueue()
+
+        def read():
+            try:
+                for event in self.stub.GenerateStream(gateway_pb2.GenerateStreamRequest(request=asked)):
+                    events.put(event)
+                events.put(None)
+            except grpc.RpcError as error:
+                events.put(error)
+
+        threading.Thread(target=read, daemon=True).start()
+        return events
+
+    def check_whole(self, first, events):
+        seen = [first, *iter(lambda: events.get(timeout=PATIENCE), None)]
+        self.assertNotIsInstance(seen[-1], grpc.RpcError, seen[-1])
+        text = "".join(event.text for event in seen)
+        self.assertEqual(text, first.text[:1] * 2000)
+        self.assertEqual(seen[-1].end.usage.output_tokens, 2000)
+        return seen[-1].end.receipt
+
+    def test_a_draining_replica_ends_what_it_has_and_gets_nothing_new(self):
+        used = self.ask(text="Hello?", session="s").receipt.replica
+        draining = next(p for p in self.fleet.decode if p.address == used)
+        streams = [self.long_stream("s") for _ in range(2)]
+        firsts = [events.get(timeout=PATIENCE) for events in streams]
+        draining.process.send_signal(signal.SIGTERM)
+        told = lambda: state(self.fleet.gateway)["gateway"]["decode"][used]
+        wait_until(lambda: told()["draining"], f"{draining.name} drains")
+        for session in ("s", "t", "u", ""):
+            receipt = self.ask(text="Hello?", session=session).receipt
+            self.assertNotEqual(receipt.replica, used)
+            if session == "s":
+                self.assertEqual(receipt.replica_reason, f"first choice {used} is draining")
+        self.assertIsNone(draining.process.poll(), "it has what it began")
+        for first, events in zip(firsts, streams):
+            self.assertEqual(self.check_whole(first, events).replica, used)
+        self.assertEqual(draining.process.wait(PATIENCE), 0, draining.text())
+
+    def test_pictures_are_encoded_by_who_is_left(self):
+        used = self.ask(PICTURE).receipt.images[0].replica
+        next(p for p in self.fleet.vision if p.address == used).kill()
+        answer = self.ask(OTHER, text=QUESTION)
+        self.assertNotEqual(answer.receipt.images[0].replica, used)
+
+
+class SilenceTest(FleetTest):
+    decode = 2
+    gateway_flags = ("--load_silence", "6s")
+
+    def test_a_stopped_replica_is_left_out_and_its_calls_go_on_elsewhere(self):
+        used = self.ask(PICTURE, session="s").receipt.replica
+        stopped = next(p for p in self.fleet.decode if p.address == used)
+        stopped.stop()
+        answer = self.ask(PICTURE, session="s")
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertNotEqual(answer.receipt.replica, used)
+        stopped.cont()
+        self.await_up("decode", stopped)
+        self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, used)
+
+
+if __name__ == "__main__":
+    unittest.main()
