@@ -52,16 +52,18 @@ bool IsPublic(const asio::ip::address& address) {
 // is under way.
 class Fetching : public std::enable_shared_from_this<Fetching> {
  public:
+  // Counts among `fetches` until it has ended and its name is no longer being looked up.
   Fetching(const FetchOptions& options, ImageUrl url, asio::io_context& io, asio::ssl::context& tls,
-           std::function<void(absl::StatusOr<std::string>)> done)
+           std::atomic<int>& fetches)
       : options_(options),
         url_(std::move(url)),
         io_(io),
+        fetches_(fetches),
         timer_(io),
-        stream_(io, tls),
-        done_(std::move(done)) {}
+        stream_(io, tls) {}
 
-  void Start(asio::thread_pool& names) {
+  void Start(asio::thread_pool& names, ImageFetcher::Done done) {
+    done_ = std::move(done);
     timer_.expires_after(absl::ToChronoMilliseconds(options_.timeout));
     timer_.async_wait([self = shared_from_this()](error_code error) {
       if (error) return;
@@ -71,6 +73,7 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
     });
     // The system's look-up blocks, for how long it likes: the timer does not wait for it.
     asio::post(names, [self = shared_from_this()] {
+      if (self->options_.before_look_up) self->options_.before_look_up(self->url_.host);
       error_code error;
       asio::io_context unused;
       const auto found = tcp::resolver(unused).resolve(
@@ -88,7 +91,9 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
     timer_.cancel();
     error_code ignored;
     stream_.next_layer().close(ignored);
-    std::exchange(done_, nullptr)(std::move(result));
+    const ImageFetcher::Done done = std::exchange(done_, nullptr);
+    if (!looking_up_) fetches_.fetch_sub(1);
+    done(std::move(result));
   }
 
  private:
@@ -103,7 +108,11 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
   }
 
   void OnResolved(const error_code& error, const std::vector<tcp::endpoint>& endpoints) {
-    if (!done_) return;
+    looking_up_ = false;
+    if (!done_) {
+      fetches_.fetch_sub(1);
+      return;
+    }
     if (error || endpoints.empty()) return Unreachable("the URL's host has no address", error);
     // One that is not public makes all suspect.
     for (const tcp::endpoint& endpoint : endpoints) {
@@ -189,9 +198,11 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
   const FetchOptions& options_;
   const ImageUrl url_;
   asio::io_context& io_;
+  std::atomic<int>& fetches_;
   asio::steady_timer timer_;
   asio::ssl::stream<tcp::socket> stream_;
-  std::function<void(absl::StatusOr<std::string>)> done_;  // null once it was called
+  ImageFetcher::Done done_;  // null once it was called
+  bool looking_up_ = true;   // its thread of names has not answered yet
   beast_http::request<beast_http::empty_body> request_;
   boost::beast::flat_buffer buffer_{2 * kMaxHeaderBytes};
   beast_http::response_parser<beast_http::string_body> parser_;
@@ -271,16 +282,12 @@ void ImageFetcher::Fetch(const std::string& url, Done done) {
   }
   asio::post(engine_->io,
              [engine = engine_.get(), url = *std::move(parsed), done = std::move(done)]() mutable {
-               auto fetching = std::make_shared<Fetching>(
-                   engine->options, std::move(url), engine->io, engine->tls,
-                   [engine, done = std::move(done)](absl::StatusOr<std::string> result) {
-                     engine->fetches.fetch_sub(1);
-                     done(std::move(result));
-                   });
+               auto fetching = std::make_shared<Fetching>(engine->options, std::move(url),
+                                                          engine->io, engine->tls, engine->fetches);
                auto& all = engine->under_way;
                std::erase_if(all, [](const auto& weak) { return weak.expired(); });
                all.push_back(fetching);
-               fetching->Start(*engine->names);
+               fetching->Start(*engine->names, std::move(done));
              });
 }
 

@@ -17,10 +17,13 @@ struct FetchOptions {
   std::vector<std::string> hosts;
   absl::Duration timeout = absl::Seconds(5);  // of all of one fetch
   size_t max_bytes = size_t{20} << 20;        // of one picture
-  int max_fetches = 8;                        // under way; more are refused
-  std::string ca_file;                        // PEM; empty: the system's
+  // Under way, with look-ups of names that nobody waits for any more; more are refused.
+  int max_fetches = 8;
+  std::string ca_file;  // PEM; empty: the system's
   // For tests: addresses of the loopback network are taken at this port. 0: nowhere.
   int loopback_port = 0;
+  // For tests: called before a host's name is looked up, on the thread that then does.
+  std::function<void(const std::string& host)> before_look_up = {};
 };
 
 // Brings an entry of FetchOptions::hosts into its lower case. INVALID_ARGUMENT: BAD_OPTION,

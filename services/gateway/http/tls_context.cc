@@ -1,10 +1,7 @@
 #include "services/gateway/http/tls_context.h"
 
-#include <sys/stat.h>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace tessera::gateway::http {
@@ -22,7 +19,6 @@ absl::Status Bad(absl::string_view flag, const std::string& file,
 
 absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(TlsContextFiles files) {
   auto tls = std::unique_ptr<TlsContext>(new TlsContext(std::move(files)));
-  tls->stamps_ = tls->Stamps();
   ASSIGN_OR_RETURN(tls->current_, tls->Load());
   return tls;
 }
@@ -50,30 +46,11 @@ absl::StatusOr<std::shared_ptr<context>> TlsContext::Load() const {
   return fresh;
 }
 
-std::array<TlsContext::Stamp, 3> TlsContext::Stamps() const {
-  const auto stamp = [](const std::string& file) -> Stamp {
-    struct stat info = {};
-    if (stat(file.c_str(), &info) != 0) return {};
-    return {info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec,
-            static_cast<int64_t>(info.st_ino)};
-  };
-  return {stamp(files_.certificate), stamp(files_.key), stamp(files_.client_ca)};
-}
-
 std::shared_ptr<context> TlsContext::Get(absl::Time now) {
-  if (now - looked_ < absl::Seconds(1)) return current_;
-  looked_ = now;
-  const auto stamps = Stamps();
-  if (stamps == stamps_) return current_;
-  stamps_ = stamps;
-  absl::StatusOr<std::shared_ptr<context>> fresh = Load();
-  if (fresh.ok()) {
-    current_ = *std::move(fresh);
-    base::Log(base::LogLevel::kInfo, "HTTP: the new certificate is in use");
-  } else {
-    base::Log(base::LogLevel::kError,
-              absl::StrCat("HTTP: the old certificate stays in use: ", fresh.status().message()));
-  }
+  watch_.Look(now, [this]() -> absl::Status {
+    ASSIGN_OR_RETURN(current_, Load());
+    return absl::OkStatus();
+  });
   return current_;
 }
 

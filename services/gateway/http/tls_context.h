@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/file_watch.h"
 
 namespace tessera::gateway::http {
 
@@ -26,22 +26,19 @@ class TlsContext {
   // INVALID_ARGUMENT, BAD_OPTION: a file that cannot be read, or a key of another certificate.
   static absl::StatusOr<std::unique_ptr<TlsContext>> Create(TlsContextFiles files);
 
-  // Of now. Looks at the files at most once a second; new ones that are not good are logged, and
-  // the old ones stay.
+  // Of now. Looks at the files at most once a second; while new ones are not good the old ones
+  // stay, and it is logged (FileWatch).
   std::shared_ptr<boost::asio::ssl::context> Get(absl::Time now);
 
  private:
-  // Of one file: changes when it does.
-  using Stamp = std::pair<int64_t, int64_t>;
-
-  explicit TlsContext(TlsContextFiles files) : files_(std::move(files)) {}
+  explicit TlsContext(TlsContextFiles files)
+      : files_(std::move(files)),
+        watch_({files_.certificate, files_.key, files_.client_ca}, "HTTP certificates") {}
   absl::StatusOr<std::shared_ptr<boost::asio::ssl::context>> Load() const;
-  std::array<Stamp, 3> Stamps() const;
 
   const TlsContextFiles files_;
+  base::FileWatch watch_;
   std::shared_ptr<boost::asio::ssl::context> current_;
-  std::array<Stamp, 3> stamps_;
-  absl::Time looked_ = absl::InfinitePast();
 };
 
 }  // namespace tessera::gateway::http

@@ -197,6 +197,24 @@ TEST(ImageFetcherTest, OnlySoManyAtATime) {
   EXPECT_EQ(cancelled.load(), 2);
 }
 
+// Names that nothing answers for take the places of fetches, not a queue in which others wait.
+TEST(ImageFetcherTest, ALookUpThatHangsKeepsItsPlaceUntilItIsOver) {
+  Peer peer(Answering(Ok("picture")));
+  FetchOptions options = OptionsFor(peer);
+  options.max_fetches = 1;
+  options.timeout = absl::Milliseconds(50);
+  std::promise<void> answer;
+  options.before_look_up = [hangs = answer.get_future().share()](const std::string& host) {
+    if (host == "localhost") hangs.wait();
+  };
+  const auto fetcher = *ImageFetcher::Create(options);
+  EXPECT_EQ(base::ReasonOf(Fetch(*fetcher, Url(peer, "localhost")).status()), "IMAGE_URL_TIMEOUT");
+  EXPECT_EQ(base::ReasonOf(Fetch(*fetcher, Url(peer)).status()), "FETCHES_FULL");
+  answer.set_value();
+  testing::Await(
+      [&] { return base::ReasonOf(Fetch(*fetcher, Url(peer)).status()) != "FETCHES_FULL"; });
+}
+
 TEST(ImageFetcherTest, AServerWithoutTlsIsNoHttps) {
   Peer peer([](int fd) {
     char byte = 0;

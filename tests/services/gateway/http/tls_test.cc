@@ -20,8 +20,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "services/gateway/http/image_fetcher.h"
+#include "services/gateway/http/tls_context.h"
 #include "tests/services/gateway/http/http_fixture.h"
+#include "tests/support/certificates.h"
 #include "tests/support/child_process.h"
+#include "tests/support/file_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace tessera::gateway::http {
@@ -134,6 +137,24 @@ TEST(TlsTest, WithAnAuthorityOfClientsOnlyTheyAreAnswered) {
   other.http.address = "127.0.0.1:0";
   other.http.tls_client_ca = "no-such.pem";
   EXPECT_EQ(base::FieldOf(other.TryStart()), "tls_client_ca_file");
+}
+
+TEST(TlsTest, CertificatesThatCouldNotBeOpenedForAMomentAreTaken) {
+  Certificates files;
+  files.Make("server", "DNS:localhost");
+  const TlsContextFiles served = {files.File("server.pem"), files.File("server.key")};
+  const auto tls = TlsContext::Create(served);
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  const auto old = (*tls)->Get(now);
+  testing::CopyOver(served.certificate, served.certificate);
+  {
+    const testing::FileLimit none(0);
+    EXPECT_EQ((*tls)->Get(now + absl::Seconds(1)), old);
+  }
+  const auto fresh = (*tls)->Get(now + absl::Seconds(2));
+  EXPECT_NE(fresh, old);
+  EXPECT_EQ((*tls)->Get(now + absl::Seconds(3)), fresh);
 }
 
 TEST(TlsTest, AKeyOfAnotherCertificateIsRefused) {
