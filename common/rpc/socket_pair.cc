@@ -5,35 +5,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/listener.h"
 
 namespace tessera::rpc {
 namespace {
-
-// A descriptor that is closed unless it is taken.
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-  int Take() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd;
-  }
-
- private:
-  int fd_;
-};
 
 absl::Status Failed(const char* what) {
   return absl::InternalError(
@@ -51,8 +31,8 @@ void Prepare(int fd) {
 }  // namespace
 
 absl::StatusOr<std::pair<int, int>> ConnectedSockets() {
-  Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  Socket client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (listener.fd() < 0 || client.fd() < 0) return Failed("socket");
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -69,7 +49,7 @@ absl::StatusOr<std::pair<int, int>> ConnectedSockets() {
   while (true) {  // somebody else may have connected first
     sockaddr_in peer = {};
     size = sizeof(peer);
-    Socket server(accept4(listener.fd(), Generic(peer), &size, SOCK_CLOEXEC));
+    Descriptor server(accept4(listener.fd(), Generic(peer), &size, SOCK_CLOEXEC));
     if (server.fd() < 0) return Failed("accepting");
     if (peer.sin_port != ours.sin_port || peer.sin_addr.s_addr != ours.sin_addr.s_addr) continue;
     Prepare(server.fd());
