@@ -12,6 +12,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/worker_pool.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/weights.h"
 #include "kernels/create.h"
@@ -24,7 +25,6 @@
 #include "services/decode/model/llama_model.h"
 #include "services/decode/prompt/prompt_builder.h"
 #include "services/decode/template/chat_template.h"
-#include "services/decode/worker_threads.h"
 
 namespace tessera::decode {
 namespace {
@@ -112,7 +112,7 @@ struct DecodeRuntime::Parts {
   weights::CanaryResult canary;
   std::unique_ptr<Delivery> delivery;
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<WorkerThreads> prompt_threads;
+  std::unique_ptr<base::WorkerPool> prompt_threads;
   std::unique_ptr<DecodeService> service;
 
   absl::Status LoadText(const std::string& model_dir);
@@ -214,7 +214,7 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, RecordReader read
   engine_options.fetch = {.threads = options.fetch_threads, .max_bytes = options.fetch_bytes};
   delivery = std::make_unique<Delivery>();
   engine = std::make_unique<Engine>(engine_options, std::move(device), std::move(reader), clock);
-  prompt_threads = std::make_unique<WorkerThreads>(
+  prompt_threads = std::make_unique<base::WorkerPool>(
       options.prompt_threads, static_cast<size_t>(options.max_sequences) + options.max_waiting);
 
   v1::DecodeServiceGetInfoResponse answer;

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/worker_pool.h"
 #include "common/rpc/request.h"
 #include "common/rpc/span_exporter.h"
 #include "common/text/tokenizer.h"
@@ -19,7 +20,6 @@
 #include "services/decode/engine/engine.h"
 #include "services/decode/prompt/prompt_builder.h"
 #include "services/decode/stream/text_stream.h"
-#include "services/decode/worker_threads.h"
 #include "tessera/v1/decode.grpc.pb.h"
 
 namespace tessera::decode {
@@ -29,8 +29,8 @@ struct GenerateParts {
   Engine& engine;
   const PromptBuilder& prompts;
   const text::Tokenizer& tokenizer;
-  WorkerThreads& prompt_threads;  // templates and tokenizing
-  Delivery& delivery;             // starts the writes
+  base::WorkerPool& prompt_threads;  // templates and tokenizing
+  Delivery& delivery;                // starts the writes
   base::Clock& clock;
   int64_t row_width = 0;  // columns of a picture's row
   size_t sink_bytes = 0;  // text that a client may leave unread before its answer is paused

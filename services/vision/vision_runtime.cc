@@ -10,13 +10,13 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/worker_pool.h"
 #include "common/weights/weights.h"
 #include "kernels/create.h"
 #include "services/vision/encoder/canary.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/row_plan.h"
-#include "services/vision/encoder/worker_pool.h"
 #include "services/vision/tower/clip_tower.h"
 #include "services/vision/vision_service.h"
 
@@ -102,7 +102,7 @@ struct VisionRuntime::Parts {
   weights::CanaryResult canary;
   std::unique_ptr<EncodePipeline> pipeline;
   std::unique_ptr<HeldRecords> held;
-  std::unique_ptr<WorkerPool> lookups;
+  std::unique_ptr<base::WorkerPool> lookups;
   std::unique_ptr<VisionService> service;
 
   absl::Status LoadTower(const VisionOptions& options, base::ComputePool& pool);
@@ -156,7 +156,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
       MakeSteps(options.image_limits, config.preprocess, gate, StepParts{clock, metrics}),
       PipelineParts{*tower, stores.store, clock, metrics});
   held = std::make_unique<HeldRecords>(options.max_held_bytes);
-  lookups = std::make_unique<WorkerPool>(options.lookup_threads, kMaxLookups);
+  lookups = std::make_unique<base::WorkerPool>(options.lookup_threads, kMaxLookups);
 
   v1::VisionServiceGetInfoResponse answer;
   answer.set_rows_per_image(static_cast<uint32_t>(info.rows_per_image));

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/timers.h"
+#include "common/base/worker_pool.h"
 #include "common/rpc/span_exporter.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
@@ -14,7 +15,6 @@
 #include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/quality_gate.h"
-#include "services/vision/encoder/worker_pool.h"
 #include "services/vision/image/image.h"
 #include "services/vision/preprocess/preprocess.h"
 #include "services/vision/vision_metrics.h"
@@ -25,7 +25,7 @@ namespace tessera::vision {
 // What the service stands on. References outlive it.
 struct VisionServiceParts {
   EncodePipeline& pipeline;
-  WorkerPool& lookups;  // where the stores are read
+  base::WorkerPool& lookups;  // where the stores are read
   store::EmbeddingStore& store;
   store::EmbeddingStore& local;  // what of it is in this process's memory, for GetRecord
   HeldRecords& held;             // by calls whose caller has not closed its side

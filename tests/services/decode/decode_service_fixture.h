@@ -92,7 +92,7 @@ class DecodeServiceTest : public ::testing::Test {
     options.max_ahead = 2;
     engine_ = std::make_unique<Engine>(options, testing::MakeFakeDevice(options, pool_), store_,
                                        base::RealClock());
-    prompt_threads_ = std::make_unique<WorkerThreads>(1, 100);
+    prompt_threads_ = std::make_unique<base::WorkerPool>(1, 100);
     v1::DecodeServiceGetInfoResponse info;
     info.set_family("llava");
     service_ = std::make_unique<DecodeService>(
@@ -196,7 +196,7 @@ class DecodeServiceTest : public ::testing::Test {
   std::optional<PromptBuilder> prompts_;
   Delivery delivery_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<WorkerThreads> prompt_threads_;
+  std::unique_ptr<base::WorkerPool> prompt_threads_;
   std::unique_ptr<DecodeService> service_;
   std::unique_ptr<rpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -71,7 +71,7 @@ class VisionServiceTest : public ::testing::Test {
     pipeline_ = std::make_unique<EncodePipeline>(options_, steps_,
                                                  PipelineParts{tower_, store_, clock_, metrics_});
     held_ = std::make_unique<HeldRecords>(max_held_bytes_);
-    lookups_ = std::make_unique<WorkerPool>(1, 16);
+    lookups_ = std::make_unique<base::WorkerPool>(1, 16);
     v1::VisionServiceGetInfoResponse info;
     info.set_rows_per_image(1);
     info.set_width(2);
@@ -149,7 +149,7 @@ class VisionServiceTest : public ::testing::Test {
   std::unique_ptr<EncodePipeline> pipeline_;
   size_t max_held_bytes_ = 1 << 20;
   std::unique_ptr<HeldRecords> held_;
-  std::unique_ptr<WorkerPool> lookups_;
+  std::unique_ptr<base::WorkerPool> lookups_;
   std::unique_ptr<VisionService> service_;
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::VisionService::Stub> stub_;

@@ -1,8 +1,8 @@
-#include "services/vision/encoder/worker_pool.h"
+#include "common/base/worker_pool.h"
 
 #include "common/base/check.h"
 
-namespace tessera::vision {
+namespace tessera::base {
 
 WorkerPool::WorkerPool(int threads, size_t capacity) : queue_(capacity) {
   CHECK_GE(threads, 1);
@@ -18,4 +18,4 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-}  // namespace tessera::vision
+}  // namespace tessera::base

@@ -2,11 +2,12 @@
 
 #include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/bounded_queue.h"
 
-namespace tessera::vision {
+namespace tessera::base {
 
 // A few threads that run tasks in the order in which they came. Any thread may push.
 class WorkerPool {
@@ -20,8 +21,8 @@ class WorkerPool {
   bool TryPush(std::function<void()> task) { return queue_.TryPush(std::move(task)); }
 
  private:
-  base::BoundedQueue<std::function<void()>> queue_;
+  BoundedQueue<std::function<void()>> queue_;
   std::vector<std::thread> threads_;
 };
 
-}  // namespace tessera::vision
+}  // namespace tessera::base
