@@ -42,12 +42,12 @@ class CondVar {
     cond_.wait(lock);
     lock.release();
   }
-  // False when `timeout` passed without a signal. Waits at most an hour a call.
+  // False when `timeout` passed without a signal, by the monotonic clock. Waits at most an hour a
+  // call.
   bool WaitFor(Mutex& mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const auto status =
-        cond_.wait_until(lock, std::chrono::system_clock::now() +
-                                   absl::ToChronoMicroseconds(std::min(timeout, absl::Hours(1))));
+        cond_.wait_for(lock, absl::ToChronoMicroseconds(std::min(timeout, absl::Hours(1))));
     lock.release();
     return status == std::cv_status::no_timeout;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -82,8 +83,9 @@ SpanExporter::~SpanExporter() {
     base::MutexLock lock(mutex_);
     stop_ = true;
     wake_.SignalAll();
-    const absl::Time end = absl::Now() + options_.flush;
-    while (!ended_ && absl::Now() < end) done_.WaitFor(mutex_, end - absl::Now());
+    base::Clock& clock = base::RealClock();
+    const absl::Time end = clock.Now() + options_.flush;
+    while (!ended_ && clock.Now() < end) clock.WaitUntil(done_, mutex_, end);
     over_ = true;
     if (trying_ != nullptr) trying_->TryCancel();
     wake_.SignalAll();
@@ -112,9 +114,10 @@ void SpanExporter::Run() {
 std::vector<Span> SpanExporter::NextBatch() {
   base::MutexLock lock(mutex_);
   while (queue_.empty() && !stop_) wake_.Wait(mutex_);
-  const absl::Time due = absl::Now() + options_.interval;
-  while (!stop_ && queued_ < options_.max_batch && absl::Now() < due) {
-    wake_.WaitFor(mutex_, due - absl::Now());
+  base::Clock& clock = base::RealClock();
+  const absl::Time due = clock.Now() + options_.interval;
+  while (!stop_ && queued_ < options_.max_batch && clock.Now() < due) {
+    clock.WaitUntil(wake_, mutex_, due);
   }
   std::vector<Span> batch;
   size_t count = 0;
@@ -168,9 +171,10 @@ grpc::Status SpanExporter::TryOnce(const Request& request, size_t spans) {
 
 // At the end there is no time to wait for better days: what is left of the tries follows at once.
 bool SpanExporter::WaitBeforeTry(absl::Duration backoff) {
-  const absl::Time due = absl::Now() + backoff;
+  base::Clock& clock = base::RealClock();
+  const absl::Time due = clock.Now() + backoff;
   base::MutexLock lock(mutex_);
-  while (!stop_ && absl::Now() < due) wake_.WaitFor(mutex_, due - absl::Now());
+  while (!stop_ && clock.Now() < due) clock.WaitUntil(wake_, mutex_, due);
   return !over_;
 }
 
