@@ -1,5 +1,6 @@
 #include "common/flags/command.h"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "common/base/error.h"
@@ -27,6 +28,10 @@ Command::Command(const std::string& name, const std::string& description)
     : app_(std::make_unique<CLI::App>(description, name)) {
   app_->set_version_flag("--version", name + " " + base::kVersion);
 }
+
+Command::~Command() = default;
+
+void Command::AddRequired(const Flag& row) { AddFlag(*app_, row)->required(); }
 
 std::optional<int> Command::Parse(int argc, char** argv, const char* const* environment) {
   const Environment ours = OurVariables(environment);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,9 +17,10 @@ std::vector<std::string> ChangedFlags(const CLI::App& app);
 class Command {
  public:
   Command(const std::string& name, const std::string& description);
+  ~Command();
 
   void Add(const std::vector<Flag>& rows) { AddFlags(*app_, rows); }
-  void AddRequired(const Flag& row) { AddFlag(*app_, row)->required(); }
+  void AddRequired(const Flag& row);
 
   // Sets what the flags refer to. nullopt: go on; else the exit code: 0 after --help or --version,
   // 2 after what is wrong, which stderr has been told. `environment`: as main's environ.

@@ -1,5 +1,6 @@
 #include "common/flags/environment.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "absl/strings/match.h"

@@ -1,9 +1,12 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 // The environment beside the flags: CLI11 reads the variables of known flags, this looks after what
 // it passes over in silence. Pure.

@@ -1,5 +1,6 @@
 #include "common/flags/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <limits>
 #include <type_traits>
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,9 +15,15 @@
 #include "common/base/bytes.h"
 #include "common/base/error.h"
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 // Flags as CONVENTIONS has them: snake_case, each also an environment variable TESSERA_<FLAG>
 // (the flag wins), sizes such as 64MiB, times such as 800ms. A flag is one row of a table: its
-// name, the field of an Options struct that it sets, its help.
+// name, the field of an Options struct that it sets, its help. CLI11 itself, which takes long to
+// compile, is for those to include who call it.
 namespace tessera::flags {
 
 // How a flag's text becomes a value. Refers to the field, which holds the default and outlives it.

@@ -1,5 +1,6 @@
 #include "common/flags/usage.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <numeric>
 #include <utility>

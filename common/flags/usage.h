@@ -1,11 +1,15 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/flags/environment.h"
+
+namespace CLI {
+class App;
+class Error;
+}  // namespace CLI
 
 // What is said of a command line that is wrong. Pure.
 namespace tessera::flags {

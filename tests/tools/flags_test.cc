@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+
 #include "common/base/error.h"
 #include "services/gateway/http/http_flags.h"
 #include "tools/serve.h"
