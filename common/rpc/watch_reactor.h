@@ -21,8 +21,13 @@ inline absl::Duration WatchInterval(uint32_t milliseconds) {
   return absl::Milliseconds(std::clamp<int64_t>(milliseconds, 10, 10'000));
 }
 
+// How long a watch lasts. A connection that has reached its age (server.h) gives its calls 130 s
+// more and then cuts them: by then watches have ended, OK, and been taken up on another.
+constexpr absl::Duration kWatchLife = absl::Minutes(1);
+
 // A stream that tells the same kind of thing at once and then in equal intervals, until its caller
-// has gone. One write at a time: who reads slowly is told less often. Owns itself until OnDone.
+// has gone or kWatchLife has passed. One write at a time: who reads slowly is told less often. Owns
+// itself until OnDone.
 template <typename Response>
 class WatchReactor final : public grpc::ServerWriteReactor<Response>,
                            public std::enable_shared_from_this<WatchReactor<Response>> {
@@ -46,7 +51,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
     {
       base::MutexLock lock(mutex_);
       writing_ = false;
-      if (ok && !cancelled_) {
+      if (ok && !cancelled_ && parts_.clock.Now() < end_) {
         next_ = parts_.timers.At(parts_.clock.Now() + interval_, [weak = this->weak_from_this()] {
           if (const auto self = weak.lock()) self->Tell();
         });
@@ -70,7 +75,10 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
 
  private:
   WatchReactor(const Parts& parts, absl::Duration interval, Fill fill)
-      : parts_(parts), interval_(interval), fill_(std::move(fill)) {}
+      : parts_(parts),
+        interval_(interval),
+        end_(parts.clock.Now() + kWatchLife),
+        fill_(std::move(fill)) {}
 
   void Tell() {
     {
@@ -94,6 +102,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
 
   const Parts parts_;
   const absl::Duration interval_;
+  const absl::Time end_;
   const Fill fill_;
   std::shared_ptr<WatchReactor> self_;  // until OnDone
   Response response_;                   // of the write under way

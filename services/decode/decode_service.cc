@@ -8,8 +8,12 @@
 namespace tessera::decode {
 
 DecodeService::DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info,
-                             uint32_t waiting_limit)
-    : parts_(parts), info_(std::move(info)), waiting_limit_(waiting_limit), timers_(parts.clock) {}
+                             uint32_t waiting_limit, bool fit)
+    : parts_(parts),
+      info_(std::move(info)),
+      waiting_limit_(waiting_limit),
+      fit_(fit),
+      timers_(parts.clock) {}
 
 grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
 DecodeService::Generate(grpc::CallbackServerContext* context) {
@@ -32,6 +36,8 @@ grpc::ServerWriteReactor<v1::DecodeServiceWatchLoadResponse>* DecodeService::Wat
 void DecodeService::FillLoad(v1::DecodeServiceWatchLoadResponse& load) const {
   const EngineStats stats = parts_.engine.stats();
   load.set_draining(parts_.engine.draining());
+  load.set_full(parts_.engine.full());
+  load.set_broken(!fit_ || !parts_.engine.health().ok());
   load.set_blocks_total(static_cast<uint32_t>(stats.blocks_total));
   load.set_blocks_free(static_cast<uint32_t>(stats.blocks_total - stats.blocks_used));
   load.set_block_tokens(static_cast<uint32_t>(parts_.engine.block_size()));

@@ -12,9 +12,9 @@ namespace tessera::decode {
 class DecodeService final : public v1::DecodeService::CallbackService {
  public:
   // What `parts` names outlives the service; `info` is what GetInfo answers; `waiting_limit`:
-  // requests that may wait.
+  // requests that may wait; `fit`: the model passes its canary, or has none.
   DecodeService(const GenerateParts& parts, v1::DecodeServiceGetInfoResponse info,
-                uint32_t waiting_limit);
+                uint32_t waiting_limit, bool fit = true);
 
   grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
   Generate(grpc::CallbackServerContext* context) override;
@@ -37,6 +37,7 @@ class DecodeService final : public v1::DecodeService::CallbackService {
   const GenerateParts parts_;
   const v1::DecodeServiceGetInfoResponse info_;
   const uint32_t waiting_limit_;
+  const bool fit_;
   base::Timers timers_;  // of WatchLoad
 };
 

@@ -1,5 +1,6 @@
 #include "services/gateway/gateway_runtime.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/resolve.h"
 #include "common/rpc/status.h"
@@ -21,6 +23,7 @@ namespace tessera::gateway {
 namespace {
 
 constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
+constexpr absl::Duration kVisionPatience = absl::Seconds(3);
 
 template <typename Info, typename Ask>
 absl::StatusOr<Info> AskOne(absl::Duration timeout, const Ask& ask) {
@@ -49,8 +52,12 @@ absl::StatusOr<v1::DecodeServiceGetInfoResponse> DecodeInfo(
 // What the first replica that answers serves, once it is up. An error tells why there was no
 // connection, where that was ever known: later tries only wait for gRPC to make another.
 template <typename Ask>
-auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Time deadline,
-            const Ask& ask) -> decltype(ask(connect(""), kOneAsk)) {
+auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Duration patience,
+            const std::function<bool()>& given_up, const Ask& ask)
+    -> decltype(ask(connect(""), kOneAsk)) {
+  const base::Clock& clock = base::RealClock();
+  const absl::Time deadline = clock.Now() + patience;
+  const auto over = [&] { return clock.Now() >= deadline || (given_up && given_up()); };
   decltype(ask(connect(""), kOneAsk)) info = absl::UnavailableError("it has no address");
   bool info_is_cause = false;
   do {
@@ -63,8 +70,8 @@ auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Ti
       if (info.ok()) break;
     }
     if (!info.ok()) absl::SleepFor(absl::Milliseconds(50));
-  } while (!info.ok() && absl::Now() < deadline);
-  while (info.ok() && !replicas.Pick("").ok() && absl::Now() < deadline) {
+  } while (!info.ok() && !over());
+  while (info.ok() && !replicas.Pick("").ok() && !over()) {
     absl::SleepFor(absl::Milliseconds(10));
   }
   return info;
@@ -111,6 +118,7 @@ base::Json ReplicasJson(const std::vector<ReplicaState>& states) {
   for (const ReplicaState& state : states) {
     json[state.view.name] = {{"up", state.view.up},
                              {"draining", state.view.draining},
+                             {"broken", state.view.broken},
                              {"full", state.view.full},
                              {"pressure", state.view.pressure}};
   }
@@ -122,7 +130,7 @@ DecodeRoom RoomOf(const std::vector<ReplicaState>& states) {
   DecodeRoom room;
   for (const ReplicaState& state : states) {
     room.ended += state.load.requests_ended;
-    if (!state.view.up || state.view.draining) continue;
+    if (!Works(state.view)) continue;
     ++room.replicas;
     room.free_tokens += state.load.free_tokens;
     room.waiting += state.load.waiting;
@@ -196,12 +204,17 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
 }
 
 absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
-  const absl::Time deadline = absl::Now() + options_.peer_timeout;
-  const auto seen = AskAny(*vision_replicas_, peers.connect_vision, deadline, VisionInfo);
-  if (!seen.ok()) return NotMet(seen.status(), peers.vision);
-  const auto read = AskAny(*decode_replicas_, peers.connect_decode, deadline, DecodeInfo);
+  const auto read = AskAny(*decode_replicas_, peers.connect_decode, options_.peer_timeout,
+                           peers.given_up, DecodeInfo);
   if (!read.ok()) return NotMet(read.status(), peers.decode);
-  if (seen->width() != read->width()) {
+  const auto seen =
+      AskAny(*vision_replicas_, peers.connect_vision,
+             std::min(options_.peer_timeout, kVisionPatience), peers.given_up, VisionInfo);
+  if (!seen.ok()) {
+    base::Log(base::LogLevel::kWarning,
+              absl::StrCat("gateway: starts without vision: ",
+                           NotMet(seen.status(), peers.vision).ToString()));
+  } else if (seen->width() != read->width()) {
     return base::Error(
         absl::StatusCode::kFailedPrecondition, "WIDTH_MISMATCH",
         absl::StrCat("vision makes rows of ", seen->width(), " columns, decode reads rows of ",
@@ -211,14 +224,18 @@ absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   info.set_model(options_.model_name);
   info.set_family(read->family());
   info.set_context_tokens(read->context_tokens());
-  info.set_rows_per_image(seen->rows_per_image());
   info.set_kv_cache_tokens(read->kv_cache_tokens());
-  info.set_vision_device(seen->device());
+  std::string fingerprint;  // learnt from the first picture where vision does not tell it
+  if (seen.ok()) {
+    info.set_rows_per_image(seen->rows_per_image());
+    info.set_vision_device(seen->device());
+    fingerprint = seen->vision_fingerprint();
+  }
   info.set_decode_device(read->device());
   vision_ = MakeRoutedVisionClient(*vision_replicas_);
   decode_ = MakeRoutedDecodeClient(*decode_replicas_);
-  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, seen->vision_fingerprint(),
-                                              seen->rows_per_image());
+  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, std::move(fingerprint),
+                                              info.rows_per_image());
   admission_.SetTotal(static_cast<int64_t>(read->kv_cache_tokens()));
   service_ = std::make_unique<GatewayService>(answer_parts(), info);
   return absl::OkStatus();
@@ -239,7 +256,7 @@ base::Json GatewayRuntime::State() {
 
 bool GatewayRuntime::DecodeIsUp() {
   for (const ReplicaState& state : decode_replicas_->States()) {
-    if (state.view.up && !state.view.draining) return true;
+    if (Works(state.view)) return true;
   }
   return false;
 }

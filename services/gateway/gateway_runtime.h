@@ -31,14 +31,16 @@ struct GatewayPeers {
   ReplicaSetOptions vision, decode;
   Connect connect_vision, connect_decode;
   bool watched = false;
+  std::function<bool()> given_up = nullptr;  // whether nobody waits for them any more; may be null
 };
 
 // Everything of the gateway but its listening port. Any thread.
 class GatewayRuntime {
  public:
-  // Asks vision and decode what they serve (waits up to options.peer_timeout for each): their rows
-  // must be equally wide, else FAILED_PRECONDITION with both widths. UNAVAILABLE when no replica of
-  // one can be reached. `clock` and `metrics` outlive the runtime.
+  // Asks decode what it serves, for up to options.peer_timeout; UNAVAILABLE when no replica of it
+  // can be reached. Then vision, for 3 s at most: without it what needs no new picture is answered,
+  // and its pictures when it comes. Their rows must be equally wide, else FAILED_PRECONDITION with
+  // both widths. `clock` and `metrics` outlive the runtime.
   static absl::StatusOr<std::unique_ptr<GatewayRuntime>> Create(const GatewayOptions& options,
                                                                 GatewayPeers peers,
                                                                 base::Clock& clock,

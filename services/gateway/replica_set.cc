@@ -24,6 +24,7 @@ ReplicaSet::ReplicaSet(ReplicaSetOptions options, ReplicaHooks hooks, base::Cloc
     : options_(std::move(options)),
       hooks_(std::move(hooks)),
       clock_(clock),
+      lookup_(options_.addresses, hooks_.resolve),
       timers_(std::make_unique<base::Timers>(clock)) {
   Resolve();
   CheckSilence();
@@ -37,6 +38,7 @@ ReplicaSet::~ReplicaSet() {
     stop_ = true;
     changed_.SignalAll();
   }
+  lookup_.Cancel();
   resolver_.join();
   timers_ = nullptr;  // none is started from now on
   {
@@ -85,12 +87,13 @@ void ReplicaSet::SweepGone() {
 }
 
 void ReplicaSet::Resolve() {
+  std::vector<NameLookup::Addresses> found = lookup_.Ask();
+  if (found.size() < options_.addresses.size()) return;  // cancelled
   std::vector<std::string> names;
-  for (const std::string& address : options_.addresses) {
-    absl::StatusOr<std::vector<std::string>> found = hooks_.resolve(address);
+  for (size_t i = 0; i < found.size(); ++i) {
     base::MutexLock lock(mutex_);
-    std::vector<std::string>& known = resolved_[address];
-    if (found.ok() && !found->empty()) known = *std::move(found);
+    std::vector<std::string>& known = resolved_[options_.addresses[i]];
+    if (found[i].ok() && !found[i]->empty()) known = *std::move(found[i]);
     for (const std::string& name : known) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
@@ -146,7 +149,7 @@ void ReplicaSet::StartWatch(const std::string& name) {
   const std::shared_ptr<Call> call = replica->watch(
       options_.load_interval,
       [this, name, number](const ReplicaLoad& load) { OnLoad(name, number, load); },
-      [this, name, number](const absl::Status&) { OnWatchEnd(name, number); });
+      [this, name, number](const absl::Status& status) { OnWatchEnd(name, number, status); });
   bool cancel = false;
   {
     base::MutexLock lock(mutex_);
@@ -170,9 +173,15 @@ void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLo
       base::Log(base::LogLevel::kInfo,
                 absl::StrCat("gateway: ", options_.service, " ", name, " is up"));
     }
+    // What ended before it was heard of, or of a process before, drains no queue of today.
+    const bool began_anew = load.requests_ended < member.load.requests_ended;
+    const uint64_t before = member.heard == absl::InfinitePast() ? load.requests_ended
+                            : began_anew                         ? 0
+                                                                 : member.load.requests_ended;
+    member.ended += load.requests_ended - before;
     member.heard = clock_.Now();
     member.load = load;
-    member.rate.Observe(load.requests_ended, load.waiting > 0, member.heard);
+    member.rate.Observe(member.ended, load.waiting > 0, member.heard);
   }
   TellOfChange();
 }
@@ -181,7 +190,7 @@ void ReplicaSet::TellOfChange() {
   if (hooks_.on_change) hooks_.on_change(States());
 }
 
-void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch) {
+void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status) {
   Calls lost;
   {
     base::MutexLock lock(mutex_);
@@ -190,12 +199,15 @@ void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch) {
       Member& member = found->second;
       member.watch_number = 0;
       member.watch = nullptr;
-      if (member.up) {
-        base::Log(base::LogLevel::kWarning,
-                  absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
+      if (!status.ok()) {
+        if (member.up) {
+          base::Log(base::LogLevel::kWarning,
+                    absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
+        }
+        lost = TakeOut(member);
       }
-      lost = TakeOut(member);
-      if (!stop_) timers_->At(clock_.Now() + kRewatch, [this, name] { StartWatch(name); });
+      const absl::Duration wait = status.ok() ? absl::ZeroDuration() : kRewatch;
+      if (!stop_) timers_->At(clock_.Now() + wait, [this, name] { StartWatch(name); });
     }
   }
   CancelAll(lost);
@@ -220,7 +232,9 @@ void ReplicaSet::CheckSilence() {
                              absl::FormatDuration(now - member.heard), ": taken out"));
       for (std::shared_ptr<Call>& call : TakeOut(member)) lost.push_back(std::move(call));
       // A new watch finds out whether it lives; what the old one still says counts no more.
-      if (member.watch) lost.push_back(member.watch);
+      if (member.watch) lost.push_back(std::exchange(member.watch, nullptr));
+      member.watch_number = 0;
+      if (!stop_) timers_->At(now + kRewatch, [this, name = name] { StartWatch(name); });
     }
     if (!stop_) {
       timers_->At(now + options_.load_silence / 4, [this] { CheckSilence(); });
@@ -251,6 +265,7 @@ std::vector<ReplicaView> ReplicaSet::Views() const {
     view.up = member.up;
     view.draining = member.load.draining;
     view.full = member.load.full;
+    view.broken = member.load.broken;
     view.pressure = member.load.pressure;
     const double rate = member.rate.PerSecond(now);
     if (member.load.waiting > 0 && rate > 0) {
@@ -317,7 +332,9 @@ std::vector<ReplicaState> ReplicaSet::States() {
   base::MutexLock lock(mutex_);
   std::vector<ReplicaState> states;
   for (ReplicaView& view : Views()) {
-    const ReplicaLoad load = members_.find(view.name)->second.load;
+    const Member& member = members_.find(view.name)->second;
+    ReplicaLoad load = member.load;
+    load.requests_ended = member.ended;
     states.push_back({std::move(view), load});
   }
   return states;

@@ -14,6 +14,7 @@
 #include "common/base/timers.h"
 #include "services/gateway/decode_client.h"
 #include "services/gateway/drain_rate.h"
+#include "services/gateway/name_lookup.h"
 #include "services/gateway/router.h"
 #include "services/gateway/vision_client.h"
 
@@ -23,10 +24,11 @@ namespace tessera::gateway {
 struct ReplicaLoad {
   bool draining = false;
   bool full = false;
+  bool broken = false;          // its device has failed, or its canary
   double pressure = 0;          // share of its room that is taken, 0 to 1
   int64_t free_tokens = 0;      // of its KV cache; decode only
   int64_t waiting = 0;          // requests that wait; decode only
-  uint64_t requests_ended = 0;  // since its start; decode only
+  uint64_t requests_ended = 0;  // since its start; as a state: since the set heard of it first
 };
 
 // One process of a service, and how the gateway talks to it.
@@ -38,7 +40,8 @@ struct Replica {
   using OnLoad = std::function<void(const ReplicaLoad&)>;
   using OnEnd = std::function<void(const absl::Status&)>;
   // Asks it for its load again and again. Both come on any thread, OnEnd once, last, perhaps before
-  // the call is returned. Where there is none the replica is always up.
+  // the call is returned: OK where it is to be asked anew and lives. Where there is none the
+  // replica is always up.
   std::function<std::shared_ptr<Call>(absl::Duration interval, OnLoad on_load, OnEnd on_end)> watch;
 };
 
@@ -58,8 +61,8 @@ struct ReplicaState {
 
 // How a set reaches its replicas.
 struct ReplicaHooks {
-  // Addresses of "host:port", numeric. Blocks; called by a thread of the set alone.
-  std::function<absl::StatusOr<std::vector<std::string>>(const std::string& address)> resolve;
+  // Addresses of "host:port", numeric. May block, and be called after the set is gone.
+  NameLookup::Resolve resolve;
   std::function<std::shared_ptr<Replica>(const std::string& name)> make;
   // All of them, whenever one has told of itself, came or went. May be null; on any thread; must
   // not call the set.
@@ -99,6 +102,7 @@ class ReplicaSet {
     std::shared_ptr<Replica> replica;
     bool up = false;
     ReplicaLoad load;
+    uint64_t ended = 0;  // requests, since it was first heard of
     DrainRate rate;
     absl::Time heard = absl::InfinitePast();
     uint64_t watch_number = 0;  // of the watch under way; what an older one says is ignored
@@ -113,7 +117,7 @@ class ReplicaSet {
   void Adopt(const std::vector<std::string>& names);
   void StartWatch(const std::string& name);
   void OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load);
-  void OnWatchEnd(const std::string& name, uint64_t watch);
+  void OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status);
   void CheckSilence();
   // Down from now on: what is to be cancelled, without the lock.
   static Calls TakeOut(Member& member);
@@ -134,6 +138,7 @@ class ReplicaSet {
   uint64_t watches_ ABSL_GUARDED_BY(mutex_) = 0;
   int watching_ ABSL_GUARDED_BY(mutex_) = 0;  // watches whose end has not come
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  NameLookup lookup_;
   std::unique_ptr<base::Timers> timers_;  // before the thread, which may add replicas
   std::thread resolver_;
 };

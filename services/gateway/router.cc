@@ -36,11 +36,12 @@ std::vector<size_t> Ranked(absl::Span<const ReplicaView> replicas, absl::string_
   return order;
 }
 
-bool Takes(const ReplicaView& replica) { return replica.up && !replica.draining && !replica.full; }
+bool Takes(const ReplicaView& replica) { return Works(replica) && !replica.full; }
 
 const char* WhyNot(const ReplicaView& replica, bool tried) {
   if (tried) return "lost";
   if (!replica.up) return "down";
+  if (replica.broken) return "broken";
   if (replica.draining) return "draining";
   if (replica.full) return "full";
   return "too busy for the deadline";
@@ -60,7 +61,7 @@ Route ChooseReplica(absl::Span<const ReplicaView> replicas, absl::string_view af
     const ReplicaView& replica = replicas[index];
     if (first == nullptr && (!affinity.empty() || was_tried(replica))) first = &replica;
     if (was_tried(replica)) continue;
-    if (replica.up && !replica.draining) route.outcome = Route::Outcome::kAllFull;
+    if (Works(replica)) route.outcome = Route::Outcome::kAllFull;
     if (!Takes(replica)) continue;
     if (chosen == nullptr || (chosen->wait > patience && replica.wait < chosen->wait)) {
       chosen = &replica;

@@ -15,10 +15,16 @@ struct ReplicaView {
   bool up = false;        // heard of lately
   bool draining = false;  // refuses new work
   bool full = false;      // over its limit: would refuse
+  bool broken = false;    // answers nothing right
   double pressure = 0;    // share of its room that is taken, 0 to 1
   absl::Duration wait =
       absl::ZeroDuration();  // until a new request would begin; 0 where that is not known
 };
+
+// Whether requests go to it, now or when it has room again.
+inline bool Works(const ReplicaView& replica) {
+  return replica.up && !replica.draining && !replica.broken;
+}
 
 struct Route {
   enum class Outcome { kFound, kNoneUp, kAllFull };
@@ -31,8 +37,8 @@ struct Route {
 // Where a request goes. With an affinity: by rendezvous hashing (Thaler and Ravishankar, 1998), the
 // replica whose hash with it is greatest, so that what it has computed for this affinity is found
 // again, and a replica that comes or goes moves only its own share; where that one is down,
-// draining or full, the next. Without: where the least is taken. `tried` are left out; who would
-// make it wait longer than `patience` only gets it where nobody else would be earlier. Pure.
+// draining, full or broken, the next. Without: where the least is taken. `tried` are left out; who
+// would make it wait longer than `patience` only gets it where nobody else would be earlier. Pure.
 Route ChooseReplica(absl::Span<const ReplicaView> replicas, absl::string_view affinity,
                     absl::Span<const std::string> tried = {},
                     absl::Duration patience = absl::InfiniteDuration());

@@ -15,6 +15,7 @@ namespace {
 ReplicaLoad LoadOf(const v1::VisionServiceWatchLoadResponse& told) {
   ReplicaLoad load;
   load.draining = told.draining();
+  load.broken = told.broken();
   load.full = told.pending_limit() > 0 && told.pending_images() >= told.pending_limit();
   load.pressure = 1.0 * told.pending_images() / std::max(1u, told.pending_limit());
   return load;
@@ -23,7 +24,8 @@ ReplicaLoad LoadOf(const v1::VisionServiceWatchLoadResponse& told) {
 ReplicaLoad LoadOf(const v1::DecodeServiceWatchLoadResponse& told) {
   ReplicaLoad load;
   load.draining = told.draining();
-  load.full = told.waiting() >= told.waiting_limit();
+  load.broken = told.broken();
+  load.full = told.full();
   const double taken =
       1.0 - 1.0 * told.blocks_free() / std::max(1u, told.blocks_total());  // of the pool
   const double queued = 1.0 * told.waiting() / std::max(1u, told.waiting_limit());

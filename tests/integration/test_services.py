@@ -151,6 +151,26 @@ class OneOfEachTest(FleetTest):
         self.assertEqual(self.ask(OTHER, text=QUESTION).receipt.images[0].cache,
                          types_pb2.CACHE_TIER_COMPUTED)
 
+    def test_a_gateway_that_starts_without_vision_answers_what_needs_no_new_picture(self):
+        for process in (self.fleet.vision[0], self.fleet.gateway):
+            process.kill()
+        self.fleet.gateway.start()
+        self.fleet.await_ready(self.fleet.gateway)
+        self.reconnect()
+        self.assertIn("starts without vision", self.fleet.gateway.text())
+        self.assertTrue(self.stub.Generate(request("Describe the shelf."), timeout=PATIENCE).text)
+        error = self.error(PICTURE)
+        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn("vision", error.details())
+        answer = self.ask(OTHER, on_encoder_loss=gateway_pb2.ENCODER_LOSS_TEXT_ONLY)
+        self.assertEqual(len(answer.receipt.degraded), 1)
+        self.fleet.vision[0].start()
+        self.await_up("vision", self.fleet.vision[0])
+        answer = self.ask(PICTURE)
+        self.assertEqual(answer.text.strip(), ANSWER)
+        self.assertEqual(answer.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
+        self.assertEqual(self.ask(PICTURE).receipt.images[0].cache, types_pb2.CACHE_TIER_PREFIX_KV)
+
     def reconnect(self):
         """A channel of before the gateway's end may wait before it tries again."""
         self.channel.close()

@@ -135,6 +135,11 @@ EngineProgress Engine::progress() const {
   return {requests_ > stats.outside, stats.steps};
 }
 
+bool Engine::full() const {
+  base::MutexLock lock(mutex_);
+  return requests_ >= most_requests_;
+}
+
 absl::Status Engine::TakePlace(Priority priority) {
   base::MutexLock lock(mutex_);
   if (draining_) return Draining();

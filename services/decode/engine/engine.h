@@ -51,6 +51,8 @@ class Engine {
 
   // Whether Submit refuses for good.
   bool draining() const;
+  // Whether Submit would refuse a question now for those that run and wait.
+  bool full() const;
   EngineStats stats() const { return loop_.stats(); }
   // Sees questions that a stuck engine has not seen yet.
   EngineProgress progress() const;

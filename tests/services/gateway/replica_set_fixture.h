@@ -25,9 +25,9 @@ class ReplicaSetTest : public ::testing::Test {
   struct Watch final : Call {
     Replica::OnLoad on_load;
     Replica::OnEnd on_end;
-    void Cancel() override { End(); }
-    void End() {
-      if (on_end) std::exchange(on_end, nullptr)(absl::CancelledError(""));
+    void Cancel() override { End(absl::CancelledError("")); }
+    void End(const absl::Status& status) {
+      if (on_end) std::exchange(on_end, nullptr)(status);
     }
   };
   struct Peer {
@@ -51,7 +51,7 @@ class ReplicaSetTest : public ::testing::Test {
     options.addresses = std::move(addresses);
     set_ = std::make_unique<ReplicaSet>(
         options,
-        ReplicaHooks{[this](const std::string& address) { return Resolve(address); },
+        ReplicaHooks{[names = names_](const std::string& address) { return names->Of(address); },
                      [this](const std::string& name) { return Make(name); },
                      [this](const std::vector<ReplicaState>& states) { Hear(states); }},
         clock_);
@@ -72,15 +72,21 @@ class ReplicaSetTest : public ::testing::Test {
     return tokens;
   }
 
-  absl::StatusOr<std::vector<std::string>> Resolve(const std::string& address) {
-    base::MutexLock lock(mutex_);
-    const auto found = names_.find(address);
-    if (found == names_.end()) return std::vector<std::string>{address};
-    return found->second;
-  }
-  void SetNames(const std::string& address, absl::StatusOr<std::vector<std::string>> names) {
-    base::MutexLock lock(mutex_);
-    names_.insert_or_assign(address, std::move(names));
+  // May be asked when the test is over.
+  struct Names {
+    base::Mutex mutex;
+    std::map<std::string, NameLookup::Addresses> known ABSL_GUARDED_BY(mutex);
+
+    NameLookup::Addresses Of(const std::string& address) {
+      base::MutexLock lock(mutex);
+      const auto found = known.find(address);
+      if (found == known.end()) return std::vector<std::string>{address};
+      return found->second;
+    }
+  };
+  void SetNames(const std::string& address, NameLookup::Addresses names) {
+    base::MutexLock lock(names_->mutex);
+    names_->known.insert_or_assign(address, std::move(names));
   }
 
   std::shared_ptr<Replica> Make(const std::string& name) {
@@ -117,13 +123,13 @@ class ReplicaSetTest : public ::testing::Test {
     }
     watch->on_load(load);
   }
-  void EndWatch(const std::string& name) {
+  void EndWatch(const std::string& name, const absl::Status& status = absl::CancelledError("")) {
     std::shared_ptr<Watch> watch;
     {
       base::MutexLock lock(mutex_);
       watch = peers_[name].watches.back();
     }
-    watch->End();
+    watch->End(status);
   }
   // Moves time on until it has come to that.
   void Await(const std::function<bool()>& done) {
@@ -138,6 +144,13 @@ class ReplicaSetTest : public ::testing::Test {
       if (state.view.name == name) return state.view.up;
     }
     return false;
+  }
+  // Requests that have ended, as whoever counts the room hears of them.
+  uint64_t EndedHeard() {
+    base::MutexLock lock(mutex_);
+    uint64_t ended = 0;
+    for (const ReplicaState& state : heard_) ended += state.load.requests_ended;
+    return ended;
   }
   bool AnyUp() { return set_->Pick("").ok(); }
 
@@ -179,7 +192,7 @@ class ReplicaSetTest : public ::testing::Test {
 
   testing::FakeClock clock_;
   base::Mutex mutex_;
-  std::map<std::string, absl::StatusOr<std::vector<std::string>>> names_ ABSL_GUARDED_BY(mutex_);
+  const std::shared_ptr<Names> names_ = std::make_shared<Names>();
   std::vector<ReplicaState> heard_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Peer> peers_;  // calls and watches by the thread of the test
   std::unique_ptr<ReplicaSet> set_;

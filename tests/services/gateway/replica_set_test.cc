@@ -41,6 +41,21 @@ TEST_F(ReplicaSetTest, AReplicaWhoseWatchEndsIsDownAtOnceAndWatchedAgain) {
   EXPECT_TRUE(IsUp("r0:1"));
 }
 
+TEST_F(ReplicaSetTest, AWatchThatEndsWellIsTakenUpAnewAndNobodyNotices) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  auto events = std::make_shared<Events>();
+  Ask(events);
+  EndWatch("r0:1", absl::OkStatus());
+  EXPECT_TRUE(IsUp("r0:1"));
+  EXPECT_FALSE(Stream("r0:1").cancelled);
+  Await([&] { return Watches("r0:1") == 2; });
+  Tell("r0:1", {.draining = true});
+  EXPECT_FALSE(AnyUp());
+  Await([&] { return !IsUp("r0:1"); });  // silence is told from the new one, too
+  EXPECT_TRUE(Stream("r0:1").cancelled);
+}
+
 TEST_F(ReplicaSetTest, DrainingAndFullReplicasGetNothingNew) {
   Start({"r0:1", "r1:1"});
   Tell("r0:1", {.draining = true});
@@ -50,6 +65,42 @@ TEST_F(ReplicaSetTest, DrainingAndFullReplicasGetNothingNew) {
   EXPECT_EQ(base::ReasonOf(set_->Pick("a").status()), "QUEUE_FULL");
   Tell("r1:1");
   EXPECT_EQ(set_->Pick("a")->replica->name, "r1:1");
+}
+
+TEST_F(ReplicaSetTest, ABrokenReplicaGetsNothingThoughNobodyHasMoreRoom) {
+  Start({"r0:1", "r1:1"});
+  Tell("r0:1", {.broken = true});
+  Tell("r1:1", {.pressure = 0.9});
+  for (const char* affinity : {"", "a", "b", "c", "d"}) {
+    EXPECT_EQ(set_->Pick(affinity)->replica->name, "r1:1");
+  }
+  Tell("r1:1", {.broken = true});
+  EXPECT_EQ(base::ReasonOf(set_->Pick("a").status()), "DECODE_DOWN");
+}
+
+TEST_F(ReplicaSetTest, WhatASilentReplicaStillSaysInItsOldWatchCountsNoMore) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  const std::shared_ptr<Watch> old = peers_["r0:1"].watches.back();
+  const auto end = std::exchange(old->on_end, nullptr);  // its end is long in coming
+  Await([&] { return !IsUp("r0:1"); });
+  old->on_load({});
+  EXPECT_FALSE(IsUp("r0:1"));
+  Await([&] { return Watches("r0:1") == 2; });
+  Tell("r0:1");
+  end(absl::CancelledError(""));
+  EXPECT_TRUE(IsUp("r0:1"));
+}
+
+TEST_F(ReplicaSetTest, RequestsThatEndedBeforeAReplicaWasHeardOfAreNotCounted) {
+  Start({"r0:1", "r1:1"});
+  Tell("r0:1", {.requests_ended = 1000});
+  Tell("r1:1", {.requests_ended = 0});
+  EXPECT_EQ(EndedHeard(), 0u);
+  Tell("r0:1", {.requests_ended = 1003});
+  EXPECT_EQ(EndedHeard(), 3u);
+  Tell("r0:1", {.requests_ended = 2});  // another process
+  EXPECT_EQ(EndedHeard(), 5u);
 }
 
 TEST_F(ReplicaSetTest, WhoeverCountsTheRoomHearsOfEveryChange) {

@@ -71,6 +71,18 @@ TEST(RouterTest, DrainingAndFullReplicasAreLeftOut) {
             "first choice " + replicas[first].name + " is full");
 }
 
+TEST(RouterTest, ABrokenFirstChoiceIsPassedOverAndNamed) {
+  std::vector<ReplicaView> replicas = {{.name = "a", .up = true}, {.name = "b", .up = true}};
+  const size_t first = ChooseReplica(replicas, "session").index;
+  replicas[first].broken = true;
+  const Route route = ChooseReplica(replicas, "session");
+  EXPECT_EQ(route.index, 1 - first);
+  EXPECT_EQ(route.reason, "first choice " + replicas[first].name + " is broken");
+  EXPECT_FALSE(route.redirected);
+  replicas[1 - first] = replicas[first];
+  EXPECT_EQ(ChooseReplica(replicas, "session").outcome, Route::Outcome::kNoneUp);
+}
+
 TEST(RouterTest, WithoutAnAffinityTheLeastLoadedIsTaken) {
   std::vector<ReplicaView> replicas = Up(3);
   replicas[0].pressure = 0.5;

@@ -1,0 +1,63 @@
+#include "services/gateway/name_lookup.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "common/base/mutex.h"
+
+namespace tessera::gateway {
+namespace {
+
+TEST(NameLookupTest, EveryNameHasItsAnswerEachTime) {
+  int asked = 0;
+  NameLookup lookup({"a", "b"}, [&](const std::string& name) -> NameLookup::Addresses {
+    if (name == "b") return absl::UnavailableError("no such name");
+    return std::vector<std::string>{name + std::to_string(++asked)};
+  });
+  for (const char* address : {"a1", "a2"}) {
+    const std::vector<NameLookup::Addresses> found = lookup.Ask();
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(*found[0], std::vector<std::string>{address});
+    EXPECT_TRUE(absl::IsUnavailable(found[1].status()));
+  }
+}
+
+TEST(NameLookupTest, AResolverThatHangsHoldsNobody) {
+  struct Hanging {
+    base::Mutex mutex;
+    base::CondVar changed;
+    bool asked ABSL_GUARDED_BY(mutex) = false;
+    bool over ABSL_GUARDED_BY(mutex) = false;
+    bool left ABSL_GUARDED_BY(mutex) = false;
+    void Await(const bool& what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      while (!what) changed.Wait(mutex);
+    }
+  } hanging;
+  {
+    NameLookup lookup({"a"}, [&](const std::string&) -> NameLookup::Addresses {
+      base::MutexLock lock(hanging.mutex);
+      hanging.asked = true;
+      hanging.changed.SignalAll();
+      hanging.Await(hanging.over);
+      hanging.left = true;
+      hanging.changed.SignalAll();
+      return std::vector<std::string>{"late"};
+    });
+    std::thread waiter([&] { EXPECT_TRUE(lookup.Ask().empty()); });
+    {
+      base::MutexLock lock(hanging.mutex);
+      hanging.Await(hanging.asked);
+    }
+    lookup.Cancel();
+    waiter.join();
+    EXPECT_TRUE(lookup.Ask().empty());
+  }  // and it may go
+  base::MutexLock lock(hanging.mutex);
+  hanging.over = true;
+  hanging.changed.SignalAll();
+  hanging.Await(hanging.left);
+}
+
+}  // namespace
+}  // namespace tessera::gateway
