@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   RETURN_IF_ERROR(FrontOf(options).Check());
   options.vision.model_dir = options.decode.model_dir = options.model_dir;
   options.gateway.model_name = options.model_name;
+  options.vision.tenant_share = options.gateway.tenant_share;
   ASSIGN_OR_RETURN(options.gateway.handle_key, gateway::HandleKey(options.image_handle_key_file));
   RETURN_IF_ERROR(options.gateway.Validate());
 
@@ -126,11 +127,11 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
   return absl::OkStatus();
 }
 
-void LocalServer::Drain(absl::Duration timeout) {
+void LocalServer::Drain(absl::Duration timeout, absl::Duration delay) {
   if (front_ != nullptr && !drained_) {
     drained_ = true;
-    const absl::Time deadline = base::RealClock().Now() + timeout;
-    front_->Drain(timeout);
+    const absl::Time deadline = base::RealClock().Now() + delay + timeout;
+    front_->Drain(timeout, delay);
     vision_->Drain(deadline);
     decode_->Drain(deadline);
   }
@@ -138,6 +139,6 @@ void LocalServer::Drain(absl::Duration timeout) {
   if (decode_server_ != nullptr) decode_server_->Shutdown(absl::Seconds(1));
 }
 
-LocalServer::~LocalServer() { Drain(absl::ZeroDuration()); }
+LocalServer::~LocalServer() { Drain(absl::ZeroDuration(), absl::ZeroDuration()); }
 
 }  // namespace tessera::tools

@@ -64,9 +64,9 @@ class LocalServer {
   std::string MetricsText();
   int threads() const { return pool_->threads(); }
 
-  // Readiness off, new requests refused, running ones finished within `timeout`, then all stops.
-  // Idempotent.
-  void Drain(absl::Duration timeout);
+  // Readiness off; after `delay` new requests refused, running ones finished within `timeout`, then
+  // all stops. Idempotent.
+  void Drain(absl::Duration timeout, absl::Duration delay = absl::ZeroDuration());
 
  private:
   LocalServer() = default;

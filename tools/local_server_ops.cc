@@ -5,19 +5,6 @@
 namespace tessera::tools {
 namespace {
 
-base::Json EngineState(const decode::EngineStats& stats) {
-  return {{"running", stats.running},
-          {"waiting", stats.waiting},
-          {"outside", stats.outside},
-          {"blocks_used", stats.blocks_used},
-          {"blocks_cached", stats.blocks_cached},
-          {"blocks_total", stats.blocks_total},
-          {"steps", stats.steps},
-          {"preemptions", stats.preemptions},
-          {"prefix_queries", stats.prefix_queries},
-          {"prefix_hits", stats.prefix_hits}};
-}
-
 base::Json PipelineState(const vision::PipelineStats& stats) {
   return {{"pending_images", stats.pending_images},
           {"encoder_has_work", stats.encoder_has_work},
@@ -46,7 +33,7 @@ service::Pages LocalServer::MakePages() {
 base::Json LocalServer::State() const {
   return {{"gateway", gateway_->State()},
           {"vision", PipelineState(vision_->stats())},
-          {"decode", EngineState(decode_->stats())},
+          {"decode", decode_->State()},
           {"store", {{"bytes", stores_->local().bytes()}}}};
 }
 

@@ -76,7 +76,9 @@ void AddServe(CLI::App& app, ServeOptions& options) {
             options.server.reflection,
             {{"auto", std::nullopt}, {"true", true}, {"false", false}, {"1", true}, {"0", false}}),
         "of gRPC, which asks for no key; auto: where there are no keys"},
-       {"drain_timeout", Value(options.drain_timeout), "for running requests at the end"}});
+       {"drain_delay", Value(options.drain_delay),
+        "after SIGTERM: not ready any more, new requests are still taken"},
+       {"drain_timeout", Value(options.drain_timeout), "then, for running requests"}});
   AddFlags(app, gateway::http::HttpFlags(options.server.http));
   AddFlags(app, gateway::AccessFlags(options.server.access));
   rpc::TraceOptions& traces = options.server.traces;

@@ -1,5 +1,6 @@
 #include "tools/serve.h"
 
+#include <optional>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +13,9 @@
 #include "common/flags/store_flags.h"
 #include "common/ops/stop_signal.h"
 #include "services/decode/decode_flags.h"
+#include "services/decode/load_line.h"
 #include "services/gateway/gateway_flags.h"
+#include "services/vision/load_line.h"
 #include "services/vision/vision_flags.h"
 
 namespace tessera::tools {
@@ -23,7 +26,7 @@ using flags::Flag;
 using flags::Value;
 using flags::ValueOrEmpty;
 
-constexpr int kReportSeconds = 10;
+constexpr absl::Duration kReportInterval = absl::Seconds(10);
 
 std::vector<Flag> CommonFlags(ServeOptions& options) {
   LocalServerOptions& server = options.server;
@@ -78,23 +81,22 @@ void PrintReport(const LocalServer& server, const ServeOptions& options,
   out << server.ReadyLine() << std::endl;
 }
 
+// What was done until the last line.
+struct Load {
+  decode::EngineStats decode;
+  vision::VisionAnswers vision;
+};
+
 // One line while there is something to say.
-void LogLoad(const decode::EngineStats& now, const decode::EngineStats& before) {
-  const int64_t prompt = now.prompt_tokens - before.prompt_tokens;
-  const int64_t generated = now.generation_tokens - before.generation_tokens;
-  if (prompt + generated == 0 && now.running == 0) return;
-  const double usage = now.blocks_total > 0 ? 100.0 * now.blocks_used / now.blocks_total : 0;
-  const int64_t looked_up = now.prefix_queries - before.prefix_queries;
-  const int64_t found = now.prefix_hits - before.prefix_hits;
-  std::string line = absl::StrFormat(
-      "prompt %.1f tokens/s, generation %.1f tokens/s, running %d, waiting %d, KV %.1f %%, prefix "
-      "hit %.1f %%",
-      1.0 * prompt / kReportSeconds, 1.0 * generated / kReportSeconds, now.running, now.waiting,
-      usage, looked_up > 0 ? 100.0 * found / looked_up : 0);
-  if (now.preemptions > before.preemptions) {
-    absl::StrAppend(&line, ", preempted ", now.preemptions - before.preemptions);
+void LogLoad(const LocalServer& server, Load& before) {
+  const Load now = {server.decode().stats(), server.vision().answers()};
+  std::optional<std::string> line = decode::LoadLine(now.decode, before.decode, kReportInterval);
+  if (line) {
+    const std::optional<std::string> hit = vision::HitText(now.vision, before.vision);
+    if (hit) absl::StrAppend(&*line, ", ", *hit);
+    base::Log(base::LogLevel::kInfo, *line);
   }
-  base::Log(base::LogLevel::kInfo, line);
+  before = now;
 }
 
 }  // namespace
@@ -122,14 +124,10 @@ absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(options.server));
   PrintReport(*server, options, changed_flags, out);
 
-  decode::EngineStats before = server->decode().stats();
-  while (!stop.Wait(absl::Seconds(kReportSeconds))) {
-    const decode::EngineStats now = server->decode().stats();
-    LogLoad(now, before);
-    before = now;
-  }
+  Load before;
+  while (!stop.Wait(kReportInterval)) LogLoad(*server, before);
   out << "draining" << std::endl;
-  server->Drain(options.drain_timeout);
+  server->Drain(options.drain_timeout, options.drain_delay);
   out << "stopped" << std::endl;
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@ namespace tessera::tools {
 
 struct ServeOptions {
   LocalServerOptions server;
+  absl::Duration drain_delay = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(90);
   std::string device = "cpu";
   std::string vision_device;        // empty: --device

@@ -24,7 +24,9 @@ std::vector<Flag> ProcessFlags(ProcessOptions& options) {
       {"grpc_address", Value(options.grpc_address), "host:port; port 0 takes a free one"},
       {"ops_address", Value(options.ops_address), "metrics, healthz, readyz"},
       {"model_name", Value(options.model_name), "that clients use, and a label of the metrics"},
-      {"drain_timeout", Value(options.drain_timeout), "for running work at the end"}};
+      {"drain_delay", Value(options.drain_delay),
+       "after SIGTERM: not ready any more, new work is still taken"},
+      {"drain_timeout", Value(options.drain_timeout), "then, for running work"}};
   Append(rows,
          flags::TraceFlags(options.traces.endpoint, options.traces.tls, options.traces.ca_file));
   return rows;

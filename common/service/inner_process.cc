@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/ops/stop_signal.h"
@@ -15,6 +16,7 @@ namespace tessera::service {
 namespace {
 
 constexpr int kMessageBytes = 64 << 20;  // pictures and rows come in chunks far below
+constexpr absl::Duration kLoadInterval = absl::Seconds(10);
 // Those who watch the load stay until then.
 constexpr absl::Duration kLastWords = absl::Milliseconds(500);
 
@@ -59,11 +61,11 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
             << service->Report() << "\n  gRPC            " << WithPort(address, server->port())
             << "\n  operations      " << WithPort(options.process.ops_address, ops->port()) << "\n"
             << process->state().ReadyLine() << std::endl;
-  while (!stop.Wait(absl::Hours(1))) {
-  }
+  while (!stop.Wait(kLoadInterval)) service->LogLoad(kLoadInterval);
   std::cout << "draining" << std::endl;
   process->state().SetDraining();
   server->SetReady(false);
+  absl::SleepFor(options.process.drain_delay);  // a second SIGTERM ends the process
   service->Drain(base::RealClock().Now() + options.process.drain_timeout);
   server->Shutdown(kLastWords);
   std::cout << "stopped" << std::endl;

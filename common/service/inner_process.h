@@ -41,6 +41,9 @@ class InnerService {
   virtual const weights::CanaryResult& canary() const = 0;
   // What it runs on, for the start-up report: indented lines without the last line's end.
   virtual std::string Report() const = 0;
+  // One line for the log of what was done in the last `span`, where there is something to say.
+  // Called every `span`.
+  virtual void LogLoad(absl::Duration span) = 0;
   // Refuses what is new, waits for the rest until `deadline`.
   virtual void Drain(absl::Time deadline) = 0;
 };

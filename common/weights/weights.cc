@@ -151,6 +151,21 @@ base::Sha256Digest Weights::Digest(absl::Span<const std::string> names) const {
   return sha.Finish();
 }
 
+base::Sha256Digest Weights::Sketch() const {
+  constexpr size_t kEnd = 4096;
+  base::Sha256 sha;
+  for (const std::string& name : names()) {
+    const TensorView& view = *Find(name);
+    const absl::string_view bytes(reinterpret_cast<const char*>(view.data), view.bytes());
+    sha.UpdateField(name);
+    sha.UpdateField(tessera::Name(view.dtype));
+    sha.UpdateField(ShapeText(view.shape));
+    sha.UpdateField(bytes.substr(0, kEnd));
+    sha.UpdateField(bytes.substr(bytes.size() - std::min(bytes.size(), kEnd)));
+  }
+  return sha.Finish();
+}
+
 absl::Status Weights::CheckUnchanged() const {
   for (const auto& file : files_) RETURN_IF_ERROR(file->CheckUnchanged());
   return absl::OkStatus();

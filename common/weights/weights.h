@@ -35,6 +35,9 @@ class Weights {
   // SHA-256 over name, dtype, shape and bytes of each, in the order given. Reads all those bytes.
   // REQUIRES: every name is present.
   base::Sha256Digest Digest(absl::Span<const std::string> names) const;
+  // SHA-256 over name, dtype and shape of every tensor and the first and last 4 KiB of its bytes:
+  // tells models apart, and is no proof. Reads little.
+  base::Sha256Digest Sketch() const;
 
   // FAILED_PRECONDITION when a file was written to since it was opened: ask after the last read of
   // the bytes, before trusting what was made of them. A file cut short while its bytes are read

@@ -138,6 +138,7 @@ absl::Status DecodeRuntime::Parts::LoadModel(const DecodeOptions& options,
                                              base::ComputePool& pool) {
   ASSIGN_OR_RETURN(device.backend, kernels::CreateBackend(options.device, pool));
   ASSIGN_OR_RETURN(const auto weights, weights::Weights::Open(options.model_dir));
+  info.digest = base::ToHex(weights->Sketch());
   LlamaOptions model_options;
   model_options.reserve_tokens = options.max_batch_tokens;
   model_options.reserve_logits = options.max_sequences;
@@ -227,7 +228,7 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, RecordReader read
   service = std::make_unique<DecodeService>(
       GenerateParts{*engine, *prompts, *tokenizer, *prompt_threads, *delivery, clock, info.width,
                     options.sink_bytes, options.deadline_cap, options.spans},
-      std::move(answer), static_cast<uint32_t>(options.max_waiting));
+      std::move(answer), static_cast<uint32_t>(options.max_waiting), canary.status.ok());
 }
 
 absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const DecodeOptions& options,
@@ -258,6 +259,19 @@ grpc::Service* DecodeRuntime::service() { return parts_->service.get(); }
 const DecodeInfo& DecodeRuntime::info() const { return parts_->info; }
 const weights::CanaryResult& DecodeRuntime::canary() const { return parts_->canary; }
 EngineStats DecodeRuntime::stats() const { return parts_->engine->stats(); }
+base::Json DecodeRuntime::State() const {
+  const EngineStats stats = this->stats();
+  return {{"running", stats.running},
+          {"waiting", stats.waiting},
+          {"outside", stats.outside},
+          {"blocks_used", stats.blocks_used},
+          {"blocks_cached", stats.blocks_cached},
+          {"blocks_total", stats.blocks_total},
+          {"steps", stats.steps},
+          {"preemptions", stats.preemptions},
+          {"prefix_queries", stats.prefix_queries},
+          {"prefix_hits", stats.prefix_hits}};
+}
 EngineProgress DecodeRuntime::progress() const { return parts_->engine->progress(); }
 absl::Status DecodeRuntime::health() const { return parts_->engine->health(); }
 void DecodeRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/compute_pool.h"
+#include "common/base/json.h"
 #include "common/metrics/metrics.h"
 #include "common/weights/canary_file.h"
 #include "kernels/backend.h"
@@ -28,6 +29,7 @@ struct DecodeInfo {
   int64_t kv_cache_blocks = 0;
   int64_t width = 0;          // columns of a picture's row
   std::string device;         // the backend's name
+  std::string digest;         // Weights::Sketch, hex
   kernels::MemoryUse memory;  // right after loading
 };
 
@@ -54,6 +56,7 @@ class DecodeRuntime {
 
   // What the engine has done. Any thread.
   EngineStats stats() const;
+  base::Json State() const;  // for /debug/state: counts
   // Whether the engine gets on. Any thread.
   EngineProgress progress() const;
   // Not OK once the device has failed. Any thread.

@@ -14,6 +14,7 @@
 #include "common/service/inner_process.h"
 #include "services/decode/decode_flags.h"
 #include "services/decode/decode_runtime.h"
+#include "services/decode/load_line.h"
 #include "services/decode/origin_client.h"
 #include "services/decode/record_tiers.h"
 
@@ -77,6 +78,7 @@ class Service final : public service::InnerService {
     ASSIGN_OR_RETURN(runtime_,
                      DecodeRuntime::Create(options_.decode, ground.pool, MakeRecordReader(tiers),
                                            base::RealClock(), metrics));
+    ground.process.TellModel(options_.decode.model_dir, runtime_->info().digest);
     return absl::OkStatus();
   }
 
@@ -89,24 +91,25 @@ class Service final : public service::InnerService {
                         "\n  KV cache: ", info.kv_cache_tokens, " tokens, ", info.kv_cache_requests,
                         " requests of 4096");
   }
+  void LogLoad(absl::Duration span) override {
+    const EngineStats now = runtime_->stats();
+    if (const auto line = LoadLine(now, before_, span)) base::Log(base::LogLevel::kInfo, *line);
+    before_ = now;
+  }
   void Drain(absl::Time deadline) override { runtime_->Drain(deadline); }
 
  private:
   base::Json State() const {
-    const EngineStats stats = runtime_->stats();
-    return {{"running", stats.running},
-            {"waiting", stats.waiting},
-            {"blocks_used", stats.blocks_used},
-            {"blocks_cached", stats.blocks_cached},
-            {"blocks_total", stats.blocks_total},
-            {"steps", stats.steps},
-            {"store_bytes", stores_->local().bytes()}};
+    base::Json json = runtime_->State();
+    json["store_bytes"] = stores_->local().bytes();
+    return json;
   }
 
   Options options_;
   store::StoreSet* stores_ = nullptr;
   std::unique_ptr<OriginClient> origin_;  // the runtime reads from it
   std::unique_ptr<DecodeRuntime> runtime_;
+  EngineStats before_;  // at the last LogLoad
 };
 
 int Main(int argc, char** argv) {

@@ -91,8 +91,7 @@ absl::StatusOr<std::vector<std::string>> Addresses(const char* flag, const std::
   return addresses;
 }
 
-// Waits until both services have told what they serve, however long that takes. Null: SIGTERM came
-// first.
+// Waits until decode has told what it serves, however long that takes. Null: SIGTERM came first.
 absl::StatusOr<std::unique_ptr<GatewayRuntime>> MeetPeers(const Options& options,
                                                           service::Process& process,
                                                           ops::StopSignal& stop) {
@@ -101,10 +100,15 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> MeetPeers(const Options& options
   ASSIGN_OR_RETURN(decode.addresses, Addresses("decode_addresses", options.decode_addresses));
   ASSIGN_OR_RETURN(const rpc::ChannelOptions channel, options.peers.Channel());
   const auto connect = [channel](const std::string& name) { return rpc::Connect(name, channel); };
+  GatewayPeers peers = GatewayPeers::Remote(vision, decode, connect);
+  bool stopped = false;
+  peers.given_up = [&stop, &stopped] {
+    return stopped = stopped || stop.Wait(absl::ZeroDuration());
+  };
   for (;;) {
     absl::StatusOr<std::unique_ptr<GatewayRuntime>> runtime =
-        GatewayRuntime::Create(options.gateway, GatewayPeers::Remote(vision, decode, connect),
-                               base::RealClock(), process.metrics());
+        GatewayRuntime::Create(options.gateway, peers, base::RealClock(), process.metrics());
+    if (stopped) return nullptr;
     const absl::Status& status = runtime.status();
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return runtime;
     base::Log(base::LogLevel::kWarning, absl::StrCat("gateway: waiting: ", status.ToString()));
@@ -154,7 +158,7 @@ absl::Status Run(Options options, const std::vector<std::string>& changed) {
   while (!stop.Wait(absl::Hours(1))) {
   }
   std::cout << "draining" << std::endl;
-  front->Drain(options.process.drain_timeout);
+  front->Drain(options.process.drain_timeout, options.process.drain_delay);
   std::cout << "stopped" << std::endl;
   return absl::OkStatus();
 }

@@ -111,7 +111,8 @@ absl::Status EncodeReactor::TakeOffer() {
   }
   std::copy(offer.digest().begin(), offer.digest().end(), offered_digest_.begin());
   offered_bytes_ = offer.size_bytes();
-  key_ = KeyOf(parts_.identity, offer.tenant(), offered_digest_);
+  tenant_ = offer.tenant();
+  key_ = KeyOf(parts_.identity, tenant_, offered_digest_);
   RETURN_IF_ERROR(parts_.held.Admit(key_));
   if (parts_.lookups.TryPush([this, asked = parts_.clock.Now()] { Lookup(asked); })) {
     return absl::OkStatus();
@@ -138,7 +139,7 @@ void EncodeReactor::Lookup(absl::Time asked) {
 }
 
 absl::Status EncodeReactor::AskForBytes() {
-  ASSIGN_OR_RETURN(room_, parts_.pipeline.Reserve(offered_bytes_));
+  ASSIGN_OR_RETURN(room_, parts_.pipeline.Reserve(offered_bytes_, tenant_));
   step_ = Step::kNeedBytes;
   response_.mutable_need_bytes();
   StartWrite(&response_);

@@ -63,7 +63,9 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   v1::EncodeResponse response_;
   base::Sha256Digest offered_digest_{};
   size_t offered_bytes_ = 0;
-  std::unique_ptr<PendingBytes::Room> room_;  // of the offered bytes, until the pipeline has them
+  std::string tenant_;
+  std::unique_ptr<PendingPictures::Room>
+      room_;  // of the offered bytes, until the pipeline has them
   base::Sha256 sha_;
   std::string bytes_;
   store::EmbeddingKey key_;

@@ -5,10 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/flags/command.h"
 #include "common/service/flags.h"
 #include "common/service/inner_process.h"
+#include "services/vision/load_line.h"
 #include "services/vision/origin.h"
 #include "services/vision/vision_flags.h"
 #include "services/vision/vision_runtime.h"
@@ -30,6 +32,8 @@ void AddFlags(flags::Command& command, Options& options) {
        {"origin", flags::ValueOrEmpty(options.vision.origin),
         "host:port by which decode reads records of this process, as in its --vision_origins "
         "[grpc_address; needed where that is every address of a machine]"},
+       {"tenant_share", Value(options.vision.tenant_share),
+        "of the pictures that wait, that one tenant may have"},
        {"max_image_bytes", flags::Bytes(options.vision.image_limits.max_bytes),
         "of one encoded picture; the gateway's must not be larger"}});
   command.Add(service::InnerFlags(options.inner));
@@ -70,6 +74,12 @@ class Service final : public service::InnerService {
     return absl::StrCat("  device          ", info.device, ", weights ",
                         base::BytesText(info.memory.weights));
   }
+  void LogLoad(absl::Duration span) override {
+    const VisionAnswers now = runtime_->answers();
+    const auto line = LoadLine(now, before_, runtime_->stats(), span);
+    if (line) base::Log(base::LogLevel::kInfo, *line);
+    before_ = now;
+  }
   void Drain(absl::Time deadline) override { runtime_->Drain(deadline); }
 
  private:
@@ -84,6 +94,7 @@ class Service final : public service::InnerService {
   VisionOptions options_;
   store::StoreSet* stores_ = nullptr;
   std::unique_ptr<VisionRuntime> runtime_;
+  VisionAnswers before_;  // at the last LogLoad
 };
 
 int Main(int argc, char** argv) {

@@ -23,6 +23,12 @@ struct PipelineStats {
   bool draining = false;          // new pictures are refused
 };
 
+// Calls that were answered with rows, since the start.
+struct VisionAnswers {
+  int64_t known = 0;     // the record was there
+  int64_t computed = 0;  // the tower made it
+};
+
 // The vision service's series, all at 0 from the start. Any thread but Update's, which is one at a
 // time; nothing allocates.
 class VisionMetrics {
@@ -42,6 +48,9 @@ class VisionMetrics {
   // A picture has become rows; `quality` is the part of preprocessing that scored it.
   void OnRows(int64_t rows, const StageTimes& times, absl::Duration quality) const;
 
+  VisionAnswers answers() const {
+    return {static_cast<int64_t>(known_.value()), static_cast<int64_t>(computed_.value())};
+  }
   void Update(const PipelineStats& now) const {
     queued_.Set(static_cast<double>(now.pending_images));
   }

@@ -25,6 +25,7 @@ struct VisionOptions {
   int lookup_threads = 1;                   // reads of the store; 1..64
   size_t max_pending_images = 64;           // accepted, not yet encoded; more is refused
   size_t max_pending_bytes = 256ull << 20;  // of encoded pictures, here or on their way; likewise
+  double tenant_share = 0.5;                // of both, that a tenant with a name may have
   size_t max_held_bytes = 256ull << 20;  // of rows whose reader has not read them; more is refused
   // This replica's address, by which decode reads records that no store has. Empty: nobody does.
   std::string origin;

@@ -35,6 +35,11 @@ absl::Status Validate(const VisionOptions& options) {
   RETURN_IF_ERROR(base::CheckRange("prepare_threads", options.prepare_threads, 1, 64));
   RETURN_IF_ERROR(base::CheckRange("lookup_threads", options.lookup_threads, 1, 64));
   RETURN_IF_ERROR(base::CheckRange("max_batch_images", options.max_batch_images, 1, 256));
+  if (!(options.tenant_share > 0 && options.tenant_share <= 1)) {
+    return base::BadField(
+        "tenant_share", "BAD_OPTION",
+        absl::StrCat("tenant_share = ", options.tenant_share, "; must be above 0 and at most 1"));
+  }
   return base::CheckRange("max_pending_images", static_cast<int64_t>(options.max_pending_images), 1,
                           1 << 20);
 }
@@ -146,6 +151,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
   pipeline_options.prepare_threads = options.prepare_threads;
   pipeline_options.max_pending_images = options.max_pending_images;
   pipeline_options.max_pending_bytes = options.max_pending_bytes;
+  pipeline_options.tenant_share = options.tenant_share;
   pipeline_options.max_decode_bytes = options.image_limits.max_decode_bytes;
   pipeline_options.max_batch_images = options.max_batch_images;
   pipeline_options.record_dtype = options.embedding_dtype;
@@ -167,7 +173,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
       *pipeline, *lookups, stores.store, stores.local, *held, clock, metrics, identity, gate,
       options.image_limits, [this](const ImageHeader& header) { return PlanRows(header, config); },
       answer, stores.codec, options.origin, static_cast<uint32_t>(options.max_pending_images),
-      options.spans, stores.tiered});
+      options.spans, stores.tiered, canary.status.ok()});
 }
 
 absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,
@@ -188,6 +194,7 @@ VisionRuntime::~VisionRuntime() = default;
 grpc::Service* VisionRuntime::service() { return parts_->service.get(); }
 const VisionInfo& VisionRuntime::info() const { return parts_->info; }
 const weights::CanaryResult& VisionRuntime::canary() const { return parts_->canary; }
+VisionAnswers VisionRuntime::answers() const { return parts_->metrics.answers(); }
 PipelineStats VisionRuntime::stats() const { return parts_->pipeline->stats(); }
 void VisionRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
 bool VisionRuntime::Drain(absl::Time deadline) { return parts_->pipeline->Drain(deadline); }

@@ -67,6 +67,7 @@ class VisionRuntime {
   const weights::CanaryResult& canary() const;
   // What waits and what was done. Any thread.
   PipelineStats stats() const;
+  VisionAnswers answers() const;
   // Brings gauges up to date. One thread at a time.
   void UpdateMetrics();
 

@@ -43,6 +43,7 @@ struct VisionServiceParts {
   rpc::SpanExporter* spans = nullptr;  // null: spans go nowhere
   // `store`, where it has more than memory: tells who had a record.
   store::TieredStore* tiered = nullptr;
+  bool fit = true;  // the model passes its canary, or has none
 };
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of

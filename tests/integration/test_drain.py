@@ -1,8 +1,11 @@
 """The end of a server: what runs is finished, the rest refused."""
 
+import contextlib
 import signal
 import threading
 import unittest
+import urllib.error
+import urllib.request
 
 import grpc
 
@@ -62,6 +65,21 @@ class DrainTest(unittest.TestCase):
                 # By the signal itself: a shell tells 128 more than its number, 143 of SIGTERM.
                 self.assertEqual(server.process.wait(PATIENCE), -second)
                 self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_until_the_drain_begins_new_work_is_taken_though_it_is_not_ready(self):
+        def ready():
+            with contextlib.suppress(urllib.error.HTTPError):
+                return urllib.request.urlopen(f"http://{server.ops_address}/readyz", timeout=PATIENCE).status == 200
+
+        with Server("--drain_delay", "1h") as server, grpc.insecure_channel(server.address) as channel:
+            self.assertTrue(ready())
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not ready(), "who balances load is told")
+            answer = gateway_pb2_grpc.GatewayServiceStub(channel).Generate(
+                request(QUESTION, PICTURE), timeout=PATIENCE)
+            self.assertEqual(answer.text.strip(), "37")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(PATIENCE), -signal.SIGTERM)
 
     def test_cancelled_clients_leave_nothing_behind(self):
         with Server() as server, grpc.insecure_channel(server.address) as channel:

@@ -152,6 +152,32 @@ class TenantShareTest(Hostile):
         self.becomes(lambda: self.in_flight() == 0, "the flood is over")
 
 
+    def test_while_one_tenant_uploads_new_pictures_those_of_the_other_find_room(self):
+        over = threading.Event()
+
+        def flood(name):
+            number = 0
+            while not over.is_set():
+                number += 1  # behind the end: the same pixels as a new picture
+                with contextlib.suppress(grpc.RpcError):
+                    self.stub.UploadImage(iter([gateway_pb2.UploadImageRequest(
+                        data=PICTURE + f"{name} {number}".encode())]), metadata=bearer(KEY), timeout=PATIENCE)
+
+        threads = [threading.Thread(target=flood, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        try:
+            self.becomes(lambda: self.in_flight() > 0, "pictures come")
+            for number in range(12):
+                answer = self.stub.Generate(request(QUESTION, OTHER + bytes([number])),
+                                            metadata=bearer(OTHER_KEY), timeout=PATIENCE)
+                self.assertTrue(answer.text)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
 class StrangersTest(Hostile):
     """What was attacked once and held; the server is asked after each."""
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
@@ -56,10 +57,11 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
   return front;
 }
 
-void Front::Drain(absl::Duration timeout) {
-  const absl::Time deadline = base::RealClock().Now() + timeout;
+void Front::Drain(absl::Duration timeout, absl::Duration delay) {
   parts_.state.SetDraining();
   grpc_->SetReady(false);
+  absl::SleepFor(delay);  // a second SIGTERM ends the process
+  const absl::Time deadline = base::RealClock().Now() + timeout;
   parts_.gateway.Drain(timeout);
   if (http_) http_->Shutdown(std::max(absl::ZeroDuration(), deadline - base::RealClock().Now()));
   grpc_->Shutdown(kLastWords);

@@ -50,8 +50,9 @@ class Front {
   std::shared_ptr<grpc::Channel> InProcessChannel() { return grpc_->InProcessChannel(); }
   void SetReady(bool ready) { grpc_->SetReady(ready); }
 
-  // Not ready, new requests refused, running ones finished within `timeout`, then both ports close.
-  void Drain(absl::Duration timeout);
+  // Not ready at once. After `delay`: new requests refused, running ones finished within `timeout`,
+  // then both ports close.
+  void Drain(absl::Duration timeout, absl::Duration delay);
 
  private:
   explicit Front(const FrontParts& parts) : parts_(parts) {}

@@ -34,7 +34,7 @@ EncodePipeline::EncodePipeline(const PipelineOptions& options, PrepareSteps step
       store_(parts.store),
       clock_(parts.clock),
       metrics_(parts.metrics),
-      pending_bytes_(options.max_pending_bytes) {
+      rooms_({options.max_pending_bytes, options.max_pending_images, options.tenant_share}) {
   CHECK_GE(options.prepare_threads, 1);
   CHECK_GE(options.max_batch_images, 1);
   for (int i = 0; i < options.prepare_threads; ++i) {
@@ -68,12 +68,13 @@ EncodePipeline::WaiterId EncodePipeline::NewWaiter() {
   return ++last_waiter_;
 }
 
-absl::StatusOr<std::unique_ptr<PendingBytes::Room>> EncodePipeline::Reserve(size_t bytes) {
+absl::StatusOr<std::unique_ptr<PendingPictures::Room>> EncodePipeline::Reserve(
+    size_t bytes, absl::string_view tenant) {
   {
     base::MutexLock lock(mutex_);
     if (draining_) return ShutDownError();
   }
-  return pending_bytes_.Reserve(bytes);
+  return rooms_.Reserve(bytes, tenant);
 }
 
 absl::Status EncodePipeline::Admit() {

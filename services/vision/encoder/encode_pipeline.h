@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/store/embedding_store.h"
-#include "services/vision/encoder/pending_bytes.h"
+#include "services/vision/encoder/pending_pictures.h"
 #include "services/vision/encoder/stage_times.h"
 #include "services/vision/image/image.h"
 #include "services/vision/preprocess/preprocess.h"
@@ -41,6 +41,7 @@ struct PipelineOptions {
   size_t max_pending_images = 64;
   size_t max_pending_bytes = 256ull << 20;  // encoded, and of pictures on their way here
   size_t max_decode_bytes = 512ull << 20;   // by estimate, of all pictures being decoded together
+  double tenant_share = 1;                  // of both pending, that a tenant with a name may have
   int max_batch_images = 4;
   DType record_dtype = DType::kF16;
   std::string preprocessing;   // into the records
@@ -57,8 +58,8 @@ struct Encoded {
 struct EncodeTask {
   store::EmbeddingKey key;
   std::string bytes;  // the encoded picture, checked against the key's digest
-  std::unique_ptr<PendingBytes::Room> room;  // of `bytes`, from the pipeline that gets them
-  size_t decode_bytes = 0;                   // ImageHeader's estimate
+  std::unique_ptr<PendingPictures::Room> room;  // of `bytes`, from the pipeline that gets them
+  size_t decode_bytes = 0;                      // ImageHeader's estimate
   int grid_height = 0, grid_width = 0;
   // Called exactly once if Submit returned OK, from a thread of the pipeline or inside Cancel or
   // the destructor. Must not block.
@@ -85,9 +86,10 @@ class EncodePipeline {
 
   // To name a waiter before it is submitted, so that it can be cancelled from anywhere.
   WaiterId NewWaiter();
-  // Room for a picture's bytes, to be had before they are taken in. RESOURCE_EXHAUSTED (reason
-  // QUEUE_FULL, with retry) or UNAVAILABLE (DRAINING), at once. The pipeline outlives it.
-  absl::StatusOr<std::unique_ptr<PendingBytes::Room>> Reserve(size_t bytes);
+  // Room for a picture's bytes, to be had before they are taken in. As PendingPictures says, or
+  // UNAVAILABLE (DRAINING), at once. The pipeline outlives it.
+  absl::StatusOr<std::unique_ptr<PendingPictures::Room>> Reserve(size_t bytes,
+                                                                 absl::string_view tenant = {});
   // REQUIRES: task.room, which is given back when the work is done. Errors as of Reserve; those of
   // `done` beside those of the steps: INTERNAL, reason NONFINITE_ROWS, and what the tower says.
   absl::Status Submit(WaiterId waiter, EncodeTask task);
@@ -130,7 +132,7 @@ class EncodePipeline {
   base::Clock& clock_;
   const VisionMetrics& metrics_;
 
-  PendingBytes pending_bytes_;
+  PendingPictures rooms_;
   mutable base::Mutex mutex_;
   base::CondVar prepare_ready_, encode_ready_, decode_room_, idle_;
   std::deque<JobPtr> to_prepare_ ABSL_GUARDED_BY(mutex_);

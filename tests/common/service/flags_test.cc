@@ -38,9 +38,10 @@ Outcome RunWith(std::vector<std::string> args, absl::Status result = absl::OkSta
 }
 
 TEST(ServiceFlagsTest, SetWhatAProcessIsTold) {
-  const Outcome outcome = RunWith({"--grpc_address=127.0.0.1:1", "--ops_address=127.0.0.1:2",
-                                   "--model_name=shelf", "--drain_timeout=3s", "--threads=4",
-                                   "--trusted_network=on", "--otlp_endpoint=c:4317"});
+  const Outcome outcome =
+      RunWith({"--grpc_address=127.0.0.1:1", "--ops_address=127.0.0.1:2", "--model_name=shelf",
+               "--drain_timeout=3s", "--drain_delay=2s", "--threads=4", "--trusted_network=on",
+               "--otlp_endpoint=c:4317"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.runs, 1);
   const ProcessOptions& process = outcome.inner.process;
@@ -48,6 +49,7 @@ TEST(ServiceFlagsTest, SetWhatAProcessIsTold) {
   EXPECT_EQ(process.ops_address, "127.0.0.1:2");
   EXPECT_EQ(process.model_name, "shelf");
   EXPECT_EQ(process.drain_timeout, absl::Seconds(3));
+  EXPECT_EQ(process.drain_delay, absl::Seconds(2));
   EXPECT_EQ(process.traces.endpoint, "c:4317");
   EXPECT_EQ(outcome.inner.threads, 4);
   EXPECT_TRUE(outcome.inner.access.trusted_network);

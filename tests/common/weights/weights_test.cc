@@ -75,6 +75,22 @@ TEST_F(WeightsTest, DigestCoversNameBytesAndOrder) {
   EXPECT_NE(digest("a", "a"), digest("other_bytes", "a"));
 }
 
+TEST_F(WeightsTest, ASketchTellsModelsApartByNameShapeAndEnds) {
+  const std::string many(20'000, 'x');
+  const auto sketch = [this](const std::string& tensor, const std::string& bytes) {
+    WriteTensor("model.safetensors", tensor, bytes);
+    auto weights = Weights::Open(dir_);
+    EXPECT_TRUE(weights.ok()) << weights.status();
+    return (*weights)->Sketch();
+  };
+  const base::Sha256Digest one = sketch("a", many);
+  EXPECT_EQ(sketch("a", many), one);
+  EXPECT_NE(sketch("b", many), one);
+  EXPECT_NE(sketch("a", many + "xx"), one);
+  EXPECT_NE(sketch("a", "y" + many.substr(1)), one);
+  EXPECT_NE(sketch("a", many.substr(1) + "y"), one);
+}
+
 TEST_F(WeightsTest, NoticesAFileThatIsCutWhileMapped) {
   WriteTensor("model.safetensors", "a", std::string(10'000, 'x'));
   auto weights = Weights::Open(dir_);
