@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
 
@@ -27,6 +28,19 @@ bool OriginClient::Knows(const std::string& origin) const {
                        if (!absl::StartsWith(address, "*:")) return address == origin;
                        return absl::EndsWith(origin, address.substr(1));
                      });
+}
+
+void OriginClient::TellUnknown(const std::string& origin) {
+  constexpr size_t kMostOrigins = 32, kMostBytes = 300;  // a host's name has up to 253
+  const std::string name = origin.substr(0, kMostBytes);
+  {
+    base::MutexLock lock(mutex_);
+    if (told_.size() >= kMostOrigins || !told_.insert(name).second) return;
+  }
+  base::Log(base::LogLevel::kWarning,
+            absl::StrCat("rows are at ", name,
+                         ", from where they are not read: --vision_origins has to name every "
+                         "vision replica as its --origin does"));
 }
 
 v1::VisionService::Stub& OriginClient::StubOf(const std::string& origin) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
@@ -36,6 +37,9 @@ class OriginClient {
 
   // Whether `origin` is one of the addresses.
   bool Knows(const std::string& origin) const;
+  // A line of the log, once for each origin, and of the first few only: a reference may name any.
+  // REQUIRES: !Knows(origin).
+  void TellUnknown(const std::string& origin);
 
   // NOT_FOUND (RECORD_GONE), INVALID_ARGUMENT with a verdict of the codec, or what gRPC says. At
   // most options.timeout. REQUIRES: Knows(origin).
@@ -52,6 +56,7 @@ class OriginClient {
   base::Mutex mutex_;
   absl::flat_hash_map<std::string, std::unique_ptr<v1::VisionService::Stub>> stubs_
       ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // unknown ones, cut
 };
 
 }  // namespace tessera::decode

@@ -21,7 +21,11 @@ struct OriginSeries {
 
 store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
                             const WantedRecord& wanted) {
-  if (wanted.origin.empty() || !client.Knows(wanted.origin)) return nullptr;
+  if (wanted.origin.empty()) return nullptr;
+  if (!client.Knows(wanted.origin)) {
+    client.TellUnknown(wanted.origin);
+    return nullptr;
+  }
   absl::StatusOr<store::RecordPtr> record = client.Get(wanted.origin, wanted.key);
   if (record.ok()) {
     series.hits.Increment();

@@ -1,13 +1,17 @@
 #include "services/decode/record_tiers.h"
 
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/metrics/names.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
@@ -17,8 +21,18 @@
 namespace tessera::decode {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::FakeKey;
 using testing::FakeRecord;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Those of a log that have this word.
+std::vector<std::string> Lines(const std::string& log, absl::string_view word) {
+  return absl::StrSplit(log, '\n',
+                        [word](absl::string_view line) { return absl::StrContains(line, word); });
+}
 
 // A vision replica with one record.
 class Replica final : public v1::VisionService::Service {
@@ -106,6 +120,28 @@ TEST_F(RecordTiersTest, AnOriginThatIsNotOneOfOursIsNeverCalled) {
   EXPECT_EQ(connected_, "");
   EXPECT_EQ(read({FakeKey(1), "10.1.2.3:9101"}).tier, RowTier::kOrigin);
   EXPECT_EQ(connected_, "10.1.2.3:9101 ");
+}
+
+// It may be a replica whose --origin and our --vision_origins differ: the operator must see that.
+TEST_F(RecordTiersTest, AnUnknownOriginIsToldOnceAndAKnownOneNever) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  const auto lines = [&read](const std::string& origin, int reads) {
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < reads; ++i) read({FakeKey(2), origin});
+    return Lines(::testing::internal::GetCapturedStderr(), "--vision_origins");
+  };
+  EXPECT_THAT(lines("", 1), IsEmpty());
+  EXPECT_THAT(lines("vision-0:9100", 1), IsEmpty());
+  EXPECT_THAT(lines("0.0.0.0:9100", 3), ElementsAre(HasSubstr("0.0.0.0:9100")));
+  EXPECT_THAT(lines("0.0.0.0:9100", 1), IsEmpty());
+  EXPECT_THAT(lines("vision-1:9100", 1), ElementsAre(HasSubstr("vision-1:9100")));
+}
+
+TEST_F(RecordTiersTest, UnknownOriginsDoNotFloodTheLog) {
+  const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 1000; ++i) read({FakeKey(2), absl::StrCat("evil-", i, ":1")});
+  EXPECT_THAT(Lines(::testing::internal::GetCapturedStderr(), "--vision_origins"), SizeIs(32));
 }
 
 TEST_F(RecordTiersTest, ARecordBeyondTheBoundIsNotRead) {
