@@ -1,6 +1,5 @@
-"""What lies between the processes: sizes, silence, a Redis that is full or comes late, ports, every series."""
+"""What lies between the processes: sizes, silence, a Redis that is full or comes late, ports."""
 
-import collections
 import re
 import subprocess
 import threading
@@ -11,7 +10,7 @@ import grpc
 from client import PATIENCE, PICTURE, QUESTION, data_url, post_chat, types_pb2
 from fleet import wait_until
 from harness import SANITIZED
-from test_ops import SERIES, Scrape
+from series import Scrape
 from test_services import FleetTest, get_page, redis_says
 
 
@@ -144,20 +143,6 @@ class PortsTest(FleetTest):
                 self.assertIn(taken, done.stderr)
                 self.assertIn(flag, done.stderr)
         self.assertEqual(self.ask(PICTURE).text, " 37")
-
-    def test_the_three_have_every_series_between_them(self):
-        types = [Scrape(get_page(p, "/metrics")).types
-                 for p in (self.fleet.gateway, self.fleet.vision[0], self.fleet.decode[0])]
-        have = collections.Counter(name for one in types for name in one)
-        for name, (kind, _) in SERIES.items():
-            self.assertIn(name, have)
-            self.assertEqual({one[name] for one in types if name in one}, {kind}, name)
-            if name.startswith(("process_", "grpc_")):
-                self.assertEqual(have[name], 3, name)
-            for part, one in zip(("gateway", "vision", "decode"), types):
-                if name.startswith(f"tessera_{part}_"):
-                    self.assertIn(name, one)
-                    self.assertEqual(have[name], 1, name)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Two replicas of each service: who is asked, and who instead when one is lost or drains."""
+"""Two replicas of each service: who is asked, and who instead when one is lost, drains or is broken."""
 
+import pathlib
 import queue
+import shutil
 import signal
 import threading
 import unittest
@@ -8,13 +10,15 @@ import unittest
 import grpc
 
 from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, request
-from fleet import state, wait_until
-from test_services import ANSWER, FleetTest
+from fleet import state, status, wait_until
+from harness import MODEL, SANITIZED
+from test_services import ANSWER, FleetTest, redis_says
 from tessera.v1 import types_pb2
 
 
 class TwoOfEachTest(FleetTest):
     vision, decode = 2, 2
+    TOKENS = 400 if SANITIZED else 2000  # of a long answer, seconds
 
     def test_a_session_stays_where_its_prefix_is_and_moves_when_that_is_lost(self):
         first = self.ask(PICTURE, session="s").receipt
@@ -35,8 +39,8 @@ class TwoOfEachTest(FleetTest):
         self.assertEqual(self.ask(PICTURE, session="s").receipt.replica, first.replica)
 
     def long_stream(self, session):
-        """The events of an answer of 2000 tokens, the same again and again; they come as fast as they are made."""
-        asked = request("Describe the shelf.", max_tokens=2000, logit_bias={100: 100}, top_logprobs=5)
+        """The events of a long answer, the same token again and again; they come as fast as they are made."""
+        asked = request("Describe the shelf.", max_tokens=self.TOKENS, logit_bias={100: 100})
         asked.session = session
         events = queue.SimpleQueue()
 
@@ -55,8 +59,8 @@ class TwoOfEachTest(FleetTest):
         seen = [first, *iter(lambda: events.get(timeout=PATIENCE), None)]
         self.assertNotIsInstance(seen[-1], grpc.RpcError, seen[-1])
         text = "".join(event.text for event in seen)
-        self.assertEqual(text, first.text[:1] * 2000)
-        self.assertEqual(seen[-1].end.usage.output_tokens, 2000)
+        self.assertEqual(text, first.text[:1] * self.TOKENS)
+        self.assertEqual(seen[-1].end.usage.output_tokens, self.TOKENS)
         return seen[-1].end.receipt
 
     def test_a_draining_replica_ends_what_it_has_and_gets_nothing_new(self):
@@ -82,6 +86,36 @@ class TwoOfEachTest(FleetTest):
         next(p for p in self.fleet.vision if p.address == used).kill()
         answer = self.ask(OTHER, text=QUESTION)
         self.assertNotEqual(answer.receipt.images[0].replica, used)
+
+    def break_canary(self, service, process):
+        """Starts it anew with a model whose canary is damaged."""
+        folder = pathlib.Path(self.fleet.folder) / f"{service}-broken"
+        shutil.copytree(MODEL, folder, ignore=shutil.ignore_patterns("demo", "eval", "expected", "inputs"))
+        (folder / "tessera_canary.safetensors").write_bytes(b"damaged")
+        process.command[process.command.index("--model") + 1] = str(folder)
+        self.restart(service, process)
+        self.assertIn("never ready: canary", process.text())
+        wait_until(lambda: state(self.fleet.gateway)["gateway"][service][process.address]["broken"],
+                   f"{process.name} says that it is broken")
+
+    def test_who_fails_his_canary_is_asked_nothing(self):
+        first = self.ask(PICTURE, session="s").receipt
+        decode = next(p for p in self.fleet.decode if p.address == first.replica)
+        vision = next(p for p in self.fleet.vision if p.address == first.images[0].replica)
+        self.break_canary("decode", decode)
+        self.break_canary("vision", vision)
+        redis_says(self.fleet.redis_port, "FLUSHALL")
+        for number, session in enumerate(("s", "t", "u", "v", "")):
+            answer = self.ask(PICTURE + bytes(number), session=session)
+            self.assertEqual(answer.text.strip(), ANSWER)
+            self.assertNotEqual(answer.receipt.replica, decode.address)
+            self.assertNotEqual(answer.receipt.images[0].replica, vision.address)
+            if session == "s":
+                self.assertEqual(answer.receipt.replica_reason, f"first choice {decode.address} is broken")
+                self.assertEqual(answer.receipt.images[0].replica_reason, f"first choice {vision.address} is broken")
+        for process in (decode, vision):
+            self.assertEqual(status(process, "/readyz"), 503)
+            self.assertEqual(status(process, "/healthz"), 200)
 
 
 class SilenceTest(FleetTest):

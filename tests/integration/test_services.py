@@ -159,9 +159,7 @@ class OneOfEachTest(FleetTest):
         self.reconnect()
         self.assertIn("starts without vision", self.fleet.gateway.text())
         self.assertTrue(self.stub.Generate(request("Describe the shelf."), timeout=PATIENCE).text)
-        error = self.error(PICTURE)
-        self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
-        self.assertIn("vision", error.details())
+        self.unavailable_at_once("vision", PICTURE)
         answer = self.ask(OTHER, on_encoder_loss=gateway_pb2.ENCODER_LOSS_TEXT_ONLY)
         self.assertEqual(len(answer.receipt.degraded), 1)
         self.fleet.vision[0].start()
@@ -281,12 +279,12 @@ class PeersTest(unittest.TestCase):
                 "--ops_address", "127.0.0.1:0", *flags]
 
     def test_a_gateway_says_whom_it_waits_for_and_why(self):
-        with subprocess.Popen(self.gateway("--vision_addresses", "127.0.0.1:1"), stderr=subprocess.PIPE,
+        with subprocess.Popen(self.gateway("--decode_addresses", "127.0.0.1:1"), stderr=subprocess.PIPE,
                               text=True) as gateway:
             line = next(line for line in gateway.stderr if line.startswith("{"))
             gateway.terminate()
         self.assertEqual(gateway.returncode, 0)
-        for word in ("127.0.0.1:1", "--vision_addresses", "Connection refused"):
+        for word in ("127.0.0.1:1", "--decode_addresses", "Connection refused"):
             self.assertIn(word, line)
 
     def test_an_address_that_is_none_is_told_at_once(self):
