@@ -17,6 +17,11 @@ namespace {
 constexpr char kAnswerWithout[] =
     "[A picture could not be looked at; this answer was given without it.] ";
 
+// A client's gRPC cancels a call at its deadline, by a clock that is not ours; and it sends the
+// time that it gives in two or three digits, rounded up.
+constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(5);
+constexpr double kDeadlineRounding = 0.01;
+
 // The deadline cannot be met, so nobody begins.
 absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forecast& pace) {
   const absl::Status late = base::Error(
@@ -210,11 +215,18 @@ bool Answer::OnPiece(v1::TextPiece piece) {
     stage_ = "generation";
     parts_.admission.Began(ticket_);
     SayWhatIsLeftOut(piece);
-    // Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
-    for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
+    LetGoOfPictures();
   }
   LetGoOfRows();
   return sink_.OnPiece(std::move(piece));
+}
+
+// Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
+void Answer::LetGoOfPictures() {
+  for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
+  std::vector<std::shared_ptr<Call>> calls;  // they have the bytes, too; they go without the lock
+  base::MutexLock lock(mutex_);
+  calls.swap(calls_);
 }
 
 // In front of the first piece, where a picture was left out.
@@ -328,15 +340,21 @@ void Answer::CancelCalls() {
 }
 
 void Answer::Cancel() {
+  const absl::Duration given = request_.deadline - arrival_;
+  const bool late =
+      parts_.clock.Now() + kDeadlineSlack + kDeadlineRounding * given >= request_.deadline;
+  const absl::Status status = late ? absl::DeadlineExceededError("the client waits no longer")
+                                   : absl::CancelledError("the client has gone");
   bool decoding = false;
   {
     base::MutexLock lock(mutex_);
     cancelled_ = true;
     decoding = decoding_;
+    if (late && failure_.ok()) failure_ = status;
   }
-  CancelCalls();
   // Decode's own end follows; a picture that waits for an upload of others does not end by itself.
-  if (!decoding) End(absl::CancelledError("the client has gone"), {});
+  if (!decoding) End(status, {});
+  CancelCalls();
 }
 
 absl::Status Answer::Late(const absl::Status& status) const {

@@ -61,7 +61,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
 
   // Called once.
   void Start(const v1::GenerateRequest& request, const std::string& tenant);
-  // The end comes with CANCELLED, unless it came before.
+  // The end comes with CANCELLED, unless it came before; or, where the client has waited until its
+  // deadline, with DEADLINE_EXCEEDED.
   void Cancel();
   // The sink takes pieces again, after it had said that it does not.
   void Resume();
@@ -89,6 +90,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   void SayWhatIsLeftOut(v1::TextPiece& piece);
   // Decode has read the pictures' rows, or never will. Allocates nothing when none are kept.
   void LetGoOfRows();
+  // With the first piece.
+  void LetGoOfPictures();
   void KeepCall(std::shared_ptr<Call> call);
   void CancelCalls();
   // The error of a deadline: one stage in message and facts, decode's where the end came from

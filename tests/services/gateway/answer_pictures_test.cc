@@ -71,6 +71,8 @@ TEST_F(AnswerTest, AnUploadsRowsAreKeptForWhoWaitsForItOnly) {
   EXPECT_TRUE(vision_.calls.at(1)->rows.expired());
 }
 
+// Decode computes again what it gave up for others, in the midst of the answer: the bytes are gone
+// by then, the record need not be.
 TEST_F(AnswerTest, RowsAskedForLateAreFoundByDigest) {
   Ask({"a", "b"});
   for (const size_t call : {0, 1}) vision_.calls.at(call)->Ready(v1::CACHE_TIER_COMPUTED);
@@ -119,6 +121,18 @@ TEST_F(AnswerTest, LostRowsAreMadeAgain) {
   EXPECT_EQ(*vision_.calls[1]->picture.bytes, "a");
   vision_.calls[1]->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(decode_.calls[0]->rows_ready, std::vector<uint32_t>{0});
+}
+
+TEST_F(AnswerTest, CallsThatMadeRowsAgainAreLetGoWithTheFirstPiece) {
+  const std::shared_ptr<Answer> answer = Ask({"a"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
+  decode_.calls.at(0)->NeedRows(0);
+  const std::weak_ptr<Call> call = vision_.calls.at(1);  // has the picture's bytes
+  vision_.calls[1]->Ready(v1::CACHE_TIER_COMPUTED);
+  vision_.calls.clear();
+  EXPECT_FALSE(call.expired());
+  decode_.calls[0]->Piece("x");
+  EXPECT_TRUE(call.expired());
 }
 
 TEST_F(AnswerTest, RowsThatCannotBeMadeAgainFailTheAnswerWithTheirReason) {

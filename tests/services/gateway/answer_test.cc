@@ -27,8 +27,6 @@ TEST_F(AnswerTest, APieceMayBringLogProbabilitiesBeforeItsText) {
   EXPECT_EQ(sink_.logprobs, 3);
 }
 
-// Decode computes again what it gave up for others, in the midst of the answer: the bytes are gone
-// by then, the record need not be.
 TEST_F(AnswerTest, CancellingWhileEncodingDropsTheWork) {
   const std::shared_ptr<Answer> answer = Ask({"a"});
   answer->Cancel();
@@ -45,6 +43,30 @@ TEST_F(AnswerTest, CancellingWhileDecodingStopsDecode) {
   EXPECT_EQ(sink_.ends, 1);
   answer->Cancel();
   EXPECT_EQ(sink_.ends, 1);
+}
+
+// gRPC cancels a call at its client's deadline, as its own clock has it.
+TEST_F(AnswerTest, WhoWaitedUntilTheDeadlineWasLateRatherThanGone) {
+  const std::shared_ptr<Answer> encoding = Ask({"a"});
+  clock_.Advance(absl::Minutes(1) - absl::Milliseconds(100));
+  encoding->Cancel();
+  EXPECT_TRUE(vision_.calls.at(0)->cancelled);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(sink_.status)) << sink_.status;
+  EXPECT_EQ(base::FactsOf(sink_.status).at("stage"), "encode");
+  const std::shared_ptr<Answer> decoding = Ask({});
+  clock_.Advance(absl::Minutes(1));
+  decoding->Cancel();
+  EXPECT_TRUE(decode_.calls.at(0)->cancelled);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(sink_.status)) << sink_.status;
+  EXPECT_EQ(base::ReasonOf(sink_.status), "DEADLINE");
+  EXPECT_EQ(sink_.ends, 2);
+}
+
+TEST_F(AnswerTest, WhoGoesBeforeTheDeadlineIsGone) {
+  const std::shared_ptr<Answer> answer = Ask({});
+  clock_.Advance(absl::Seconds(59));
+  answer->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(sink_.status)) << sink_.status;
 }
 
 TEST_F(AnswerTest, AFullSinkHoldsDecodeUntilItIsResumed) {
