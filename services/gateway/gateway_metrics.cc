@@ -165,6 +165,7 @@ void GatewayMetrics::Count(RequestKind kind, const absl::Status& status,
       return (absl::StrContains(reason, "QUOTA") ? quota_ : queue_full_).Increment();
     case absl::StatusCode::kUnavailable:
       if (reason == "DRAINING") draining_.Increment();
+      if (reason == "BODIES_FULL") queue_full_.Increment();
       return;
     case absl::StatusCode::kDeadlineExceeded:
       if (stage != "generation") deadline_.Increment();

@@ -42,6 +42,8 @@ class GatewayMetrics {
   // A request has ended, or was refused at the door. `stage`: where it stood, of "admission",
   // "encode", "decode", "generation", "upload".
   void OnEnd(const EndedRequest& ended, const absl::Status& status, absl::string_view stage) const;
+  // Only counted: whoever calls tells of it.
+  void Count(RequestKind kind, const absl::Status& status, absl::string_view stage) const;
   // The work of a request was changed to meet its deadline.
   void OnDegraded(LadderStep step) const {
     const auto counter = static_cast<size_t>(step);
@@ -60,8 +62,6 @@ class GatewayMetrics {
   using Durations = std::array<std::optional<metrics::Histogram>, kErrorTypes>;
   // One for each tier of a picture's rows.
   using FirstToken = std::array<std::optional<metrics::Histogram>, 6>;
-
-  void Count(RequestKind kind, const absl::Status& status, absl::string_view stage) const;
 
   static ByCode RequestsOf(metrics::Metrics& metrics, RequestKind kind);
   static Durations DurationsOf(metrics::Metrics& metrics, absl::string_view stream);

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
       .version = base::kVersion,
       .tenant = [&keys = parts.keys](absl::string_view key) { return keys.TenantOf(key); },
       .health = [&state = parts.state] { return state.Health(); },
-      .done = TellRefusals(parts.spans)};
+      .done = TellRefusals(parts.gateway.answer_parts().metrics, parts.spans)};
   ASSIGN_OR_RETURN(front->http_,
                    HttpServer::Start(WithTls(options.http, options.access.tls), std::move(http)));
   return front;

@@ -1,40 +1,45 @@
 #include "services/gateway/http/http_done.h"
 
+#include "common/base/error.h"
 #include "common/rpc/request_end.h"
 
 namespace tessera::gateway::http {
 namespace {
 
-// What gRPC would have said.
-absl::StatusCode CodeOf(int status) {
+// What gRPC would have said. The reasons are those of what refuses a body.
+absl::Status StatusOf(int status) {
   switch (status) {
     case 401:
-      return absl::StatusCode::kUnauthenticated;
+      return absl::UnauthenticatedError("");
     case 404:
-      return absl::StatusCode::kNotFound;
+      return absl::NotFoundError("");
     case 408:
-      return absl::StatusCode::kDeadlineExceeded;
+      return absl::DeadlineExceededError("");
+    case 413:
+      return base::Error(absl::StatusCode::kInvalidArgument, "BODY_TOO_LARGE", "");
     case 429:
-      return absl::StatusCode::kResourceExhausted;
+      return base::Error(absl::StatusCode::kResourceExhausted, "QUOTA_EXCEEDED", "");
     case 499:
-      return absl::StatusCode::kCancelled;
+      return absl::CancelledError("");
     case 503:
-      return absl::StatusCode::kUnavailable;
+      return base::Error(absl::StatusCode::kUnavailable, "BODIES_FULL", "");
     default:
       break;
   }
-  return status < 500 ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kInternal;
+  return status < 500 ? absl::InvalidArgumentError("") : absl::InternalError("");
 }
 
 }  // namespace
 
-std::function<void(const HttpDone&)> TellRefusals(rpc::SpanExporter* spans) {
-  return [spans](const HttpDone& done) {
+std::function<void(const HttpDone&)> TellRefusals(const GatewayMetrics& metrics,
+                                                  rpc::SpanExporter* spans) {
+  return [&metrics, spans](const HttpDone& done) {
     if (done.entered || done.route != "chat" || done.status < 400) return;
     rpc::RequestContext request;
     request.request_id = done.request_id;
     request.trace = done.trace;
-    const absl::Status status(CodeOf(done.status), "");
+    const absl::Status status = StatusOf(done.status);
+    metrics.Count(RequestKind::kChat, status, "admission");
     rpc::TellEnd({.service = "gateway",
                   .method = "ChatCompletions",
                   .protocol = "http",

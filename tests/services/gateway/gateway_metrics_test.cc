@@ -163,6 +163,7 @@ TEST_F(GatewayMetricsTest, RefusalsCountByTheirReason) {
     const char* reason;
   } cases[] = {
       {Because(absl::StatusCode::kResourceExhausted, "QUEUE_FULL"), "queue_full"},
+      {Because(absl::StatusCode::kUnavailable, "BODIES_FULL"), "queue_full"},
       {Because(absl::StatusCode::kResourceExhausted, "TENANT_QUOTA"), "quota"},
       {Because(absl::StatusCode::kInvalidArgument, "IMAGE_TOO_LARGE"), "too_large"},
       {Because(absl::StatusCode::kInvalidArgument, "CONTEXT_TOO_LONG"), "too_large"},
