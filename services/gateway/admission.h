@@ -14,6 +14,7 @@
 #include "common/base/timers.h"
 #include "common/rpc/request.h"
 #include "services/gateway/admission_queue.h"
+#include "services/gateway/byte_budget.h"
 
 namespace tessera::gateway {
 
@@ -113,6 +114,7 @@ struct AdmittedCall {
   absl::Time arrival;
   std::string tenant;
   Admission::Place place;
+  ByteBudget::Hold held = {};  // of what it brought, where that is bounded
 };
 
 }  // namespace tessera::gateway

@@ -7,6 +7,17 @@
 #include "common/base/error.h"
 
 namespace tessera::gateway {
+namespace {
+
+double ShareOf(const GatewayOptions& options) {
+  return options.api_keys == nullptr ? 1 : options.tenant_share;
+}
+
+absl::Status Full(absl::StatusCode code, const char* reason, const std::string& message) {
+  return base::WithRetry(base::Error(code, reason, message), absl::Seconds(1));
+}
+
+}  // namespace
 
 absl::Status GatewayOptions::Validate() const {
   const auto bad = [](absl::string_view flag, absl::string_view message) {
@@ -35,6 +46,8 @@ absl::Status GatewayOptions::Validate() const {
   if (sink_bytes < 1024) return bad("sink_bytes", "must be at least 1 KiB");
   if (slow_client_timeout <= absl::ZeroDuration())
     return bad("slow_client_timeout", "must be above 0");
+  if (last_read_timeout <= absl::ZeroDuration()) return bad("last_read_timeout", "must be above 0");
+  if (abort_timeout <= absl::ZeroDuration()) return bad("abort_timeout", "must be above 0");
   if (handle_ttl < absl::Seconds(1) || handle_ttl > absl::Hours(24 * 366)) {
     return bad("handle_ttl", "must be from 1s to 8784h");
   }
@@ -50,8 +63,35 @@ AdmissionLimits GatewayOptions::admission_limits() const {
                                  LadderStep::kRefuse) != deadline_ladder.end();
   return {.max_requests = max_requests,
           .max_queued = max_queued,
-          .tenant_share = api_keys == nullptr ? 1 : tenant_share,
+          .tenant_share = ShareOf(*this),
           .refuse_late = refuses};
+}
+
+ByteBudget::Limits GatewayOptions::upload_limits() const {
+  return {.bytes = max_upload_bytes,
+          .tenant_share = ShareOf(*this),
+          .least = max_image_bytes,
+          .full = Full(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                       absl::StrCat("uploads hold ", max_upload_bytes,
+                                    " bytes already (--max_upload_bytes); try again in a moment"))};
+}
+
+ByteBudget::Limits GatewayOptions::inflight_limits() const {
+  return {
+      .bytes = max_inflight_bytes,
+      .tenant_share = ShareOf(*this),
+      .least = max_message_bytes,
+      .full = Full(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                   absl::StrCat("requests under way hold ", max_inflight_bytes,
+                                " bytes already (--max_inflight_bytes); try again in a moment"))};
+}
+
+ByteBudget::Limits GatewayOptions::body_limits(size_t bytes) const {
+  return {.bytes = bytes,
+          .tenant_share = ShareOf(*this),
+          .least = max_message_bytes,
+          .full = Full(absl::StatusCode::kUnavailable, "BODIES_FULL",
+                       "too many bytes of requests are held already; try again")};
 }
 
 }  // namespace tessera::gateway

@@ -6,6 +6,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/status.h"
+#include "services/gateway/ended_call.h"
 #include "services/gateway/pieces.h"
 #include "services/gateway/stream_reactor.h"
 #include "services/gateway/upload_reactor.h"
@@ -16,8 +17,12 @@ namespace {
 // One answer in one message.
 class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
  public:
-  UnaryAnswer(Admission::Place place, v1::GenerateResponse& response)
-      : place_(std::move(place)), response_(response) {}
+  UnaryAnswer(const ReactorParts& parts, AdmittedCall& call, grpc::CallbackServerContext& context,
+              v1::GenerateResponse& response)
+      : held_(std::move(call.held)),
+        cut_(context, parts),
+        place_(std::move(call.place)),
+        response_(response) {}
 
   void Run(std::shared_ptr<Answer> answer, const v1::GenerateRequest& request,
            const std::string& tenant) {
@@ -41,6 +46,7 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
       answer_ = nullptr;
     }
     place_.Reset();
+    cut_.OnEnd(status.ok());
     Finish(rpc::ToGrpc(status));
   }
   void OnCancel() override {
@@ -54,6 +60,8 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
   void OnDone() override { delete this; }
 
  private:
+  const ByteBudget::Hold held_;  // of the request, which gRPC keeps as long
+  EndedCall cut_;
   Admission::Place place_;
   v1::GenerateResponse& response_;
   v1::TextPiece answered_;
@@ -75,21 +83,22 @@ class RefusedStream final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   void OnDone() override { delete this; }
 };
 
-class RefusedUpload final : public grpc::ServerReadReactor<v1::UploadImageRequest> {
+class RefusedUpload final : public grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>> {
  public:
   explicit RefusedUpload(const absl::Status& status) { Finish(rpc::ToGrpc(status)); }
   void OnDone() override { delete this; }
 };
 
 // Of the methods in protos/tessera/v1/gateway.proto, in their order there.
-constexpr int kGenerate = 0, kGenerateStream = 1, kGetModelInfo = 3;
+constexpr int kGenerate = 0, kGenerateStream = 1, kUploadImage = 2, kGetModelInfo = 3;
 
 }  // namespace
 
 GatewayService::GatewayService(const Answer::Parts& parts, v1::GetModelInfoResponse model_info)
     : parts_(parts),
       model_info_(std::move(model_info)),
-      uploads_(parts.options.max_upload_bytes),
+      uploads_(parts.options.upload_limits()),
+      inflight_(parts.options.inflight_limits()),
       timers_(parts.clock),
       ahead_(std::make_shared<AheadPrefill>(parts.decode)) {
   TakeBounded();
@@ -97,11 +106,13 @@ GatewayService::GatewayService(const Answer::Parts& parts, v1::GetModelInfoRespo
 
 // Generated code knows its own types of messages alone; handlers take others.
 void GatewayService::TakeBounded() {
+  using grpc::internal::CallbackClientStreamingHandler;
   using grpc::internal::CallbackServerStreamingHandler;
   using grpc::internal::CallbackUnaryHandler;
   using Context = grpc::CallbackServerContext;
   using GenerateIn = rpc::Bounded<v1::GenerateRequest>;
   using StreamIn = rpc::Bounded<v1::GenerateStreamRequest>;
+  using UploadIn = rpc::Bounded<v1::UploadImageRequest>;
   using InfoIn = rpc::Bounded<v1::GetModelInfoRequest>;
   MarkMethodRawCallback(
       kGenerate, new CallbackUnaryHandler<GenerateIn, v1::GenerateResponse>(
@@ -112,6 +123,11 @@ void GatewayService::TakeBounded() {
                         new CallbackServerStreamingHandler<StreamIn, v1::GenerateStreamResponse>(
                             [this](Context* context, const StreamIn* in) {
                               return DoGenerateStream(*context, *in);
+                            }));
+  MarkMethodRawCallback(kUploadImage,
+                        new CallbackClientStreamingHandler<UploadIn, v1::UploadImageResponse>(
+                            [this](Context* context, v1::UploadImageResponse* out) {
+                              return DoUploadImage(*context, *out);
                             }));
   MarkMethodRawCallback(
       kGetModelInfo, new CallbackUnaryHandler<InfoIn, v1::GetModelInfoResponse>(
@@ -142,7 +158,8 @@ absl::StatusOr<Admission::Place> GatewayService::Enter(const std::string& tenant
 }
 
 absl::StatusOr<AdmittedCall> GatewayService::Admit(grpc::CallbackServerContext& context,
-                                                   RequestKind kind, bool too_many_fields) const {
+                                                   RequestKind kind, bool too_many_fields,
+                                                   size_t bytes) {
   const absl::Time now = parts_.clock.Now();
   rpc::RequestContext call = Accept(context, now);
   ASSIGN_OR_RETURN(std::string tenant, Authenticate(context, {kind, call, now, now}));
@@ -152,16 +169,22 @@ absl::StatusOr<AdmittedCall> GatewayService::Admit(grpc::CallbackServerContext& 
     return status;
   }
   ASSIGN_OR_RETURN(Admission::Place place, Enter(tenant, {kind, call, now, now}));
-  return AdmittedCall{std::move(call), now, std::move(tenant), std::move(place)};
+  ByteBudget::Hold held = inflight_.For(tenant);
+  if (const absl::Status status = held.Grow(bytes); !status.ok()) {
+    parts_.metrics.OnEnd({kind, call, now, now}, status, "admission");
+    return status;
+  }
+  return AdmittedCall{std::move(call), now, std::move(tenant), std::move(place), std::move(held)};
 }
 
 grpc::ServerUnaryReactor* GatewayService::DoGenerate(
     grpc::CallbackServerContext& context, const rpc::Bounded<v1::GenerateRequest>& request,
     v1::GenerateResponse& response) {
-  absl::StatusOr<AdmittedCall> call =
-      Admit(context, RequestKind::kGenerate, request.too_many_fields);
+  absl::StatusOr<AdmittedCall> call = Admit(
+      context, RequestKind::kGenerate, request.too_many_fields, request.message.ByteSizeLong());
   if (!call.ok()) return Refused(context, call.status());
-  auto* reactor = new UnaryAnswer(std::move(call->place), response);
+  auto* reactor =
+      new UnaryAnswer({parts_.options, timers_, parts_.clock}, *call, context, response);
   reactor->Run(std::make_shared<Answer>(parts_, std::move(call->request), call->arrival, *reactor),
                request.message, call->tenant);
   return reactor;
@@ -170,19 +193,21 @@ grpc::ServerUnaryReactor* GatewayService::DoGenerate(
 grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::DoGenerateStream(
     grpc::CallbackServerContext& context, const rpc::Bounded<v1::GenerateStreamRequest>& request) {
   absl::StatusOr<AdmittedCall> call =
-      Admit(context, RequestKind::kGenerateStream, request.too_many_fields);
+      Admit(context, RequestKind::kGenerateStream, request.too_many_fields,
+            request.message.ByteSizeLong());
   if (!call.ok()) return new RefusedStream(call.status());
   return StreamReactor::Start({parts_.options, timers_, parts_.clock}, parts_, *std::move(call),
-                              request.message.request());
+                              context, request.message.request());
 }
 
-grpc::ServerReadReactor<v1::UploadImageRequest>* GatewayService::UploadImage(
-    grpc::CallbackServerContext* context, v1::UploadImageResponse* response) {
-  absl::StatusOr<AdmittedCall> call = Admit(*context, RequestKind::kUpload, false);
+grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>* GatewayService::DoUploadImage(
+    grpc::CallbackServerContext& context, v1::UploadImageResponse& response) {
+  absl::StatusOr<AdmittedCall> call =
+      Admit(context, RequestKind::kUpload, false, 0);  // each message is looked at as it comes
   if (!call.ok()) return new RefusedUpload(call.status());
   return UploadReactor::Start({parts_.options, parts_.resolver, parts_.clock, parts_.metrics,
                                uploads_, timers_, tracker_, ahead_},
-                              *std::move(call), *response);
+                              *std::move(call), context, response);
 }
 
 grpc::ServerUnaryReactor* GatewayService::DoGetModelInfo(

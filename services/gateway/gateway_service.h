@@ -23,9 +23,6 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   // No more work ahead of questions; waits for what of it is under way, which is cancelled.
   void StopAhead() { ahead_->Close(); }
 
-  grpc::ServerReadReactor<v1::UploadImageRequest>* UploadImage(
-      grpc::CallbackServerContext* context, v1::UploadImageResponse* response) override;
-
  private:
   void TakeBounded();
   grpc::ServerUnaryReactor* DoGenerate(grpc::CallbackServerContext& context,
@@ -33,6 +30,8 @@ class GatewayService final : public v1::GatewayService::CallbackService {
                                        v1::GenerateResponse& response);
   grpc::ServerWriteReactor<v1::GenerateStreamResponse>* DoGenerateStream(
       grpc::CallbackServerContext& context, const rpc::Bounded<v1::GenerateStreamRequest>& request);
+  grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>* DoUploadImage(
+      grpc::CallbackServerContext& context, v1::UploadImageResponse& response);
   grpc::ServerUnaryReactor* DoGetModelInfo(grpc::CallbackServerContext& context,
                                            const rpc::Bounded<v1::GetModelInfoRequest>& request,
                                            v1::GetModelInfoResponse& response);
@@ -40,15 +39,16 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   // The tenant of a call. UNAUTHENTICATED, told as the end of `call`.
   absl::StatusOr<std::string> Authenticate(const grpc::CallbackServerContext& context,
                                            const EndedRequest& call) const;
-  // Key, then fields, then a place: what a request passes before anything is done for it.
+  // Key, then fields, then a place, then its bytes: what a request passes before anything is done
+  // for it.
   absl::StatusOr<AdmittedCall> Admit(grpc::CallbackServerContext& context, RequestKind kind,
-                                     bool too_many_fields) const;
+                                     bool too_many_fields, size_t bytes);
   // A place for it among the requests under way, likewise.
   absl::StatusOr<Admission::Place> Enter(const std::string& tenant, const EndedRequest& call) const;
 
   const Answer::Parts parts_;
   const v1::GetModelInfoResponse model_info_;
-  UploadBudget uploads_;
+  ByteBudget uploads_, inflight_;
   base::Timers timers_;
   const std::shared_ptr<AheadPrefill> ahead_;
   CallTracker tracker_;  // last: waits for the uploads first

@@ -51,6 +51,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     }
     if (read_.has_need_bytes()) SendBytes();
     if (read_.has_ready() && done_) {
+      LetGoOfBytes();
       EncodedImage image;
       image.ready = std::move(*read_.mutable_ready());
       image.rows = std::shared_ptr<const void>(
@@ -109,6 +110,14 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     if (!writing_) WriteChunk();
   }
 
+  // The record is there.
+  void LetGoOfBytes() {
+    std::shared_ptr<const std::string> bytes;  // goes without the lock
+    base::MutexLock lock(mutex_);
+    sending_ = false;
+    bytes = std::move(picture_.bytes);
+  }
+
   void WriteChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (sent_ >= picture_.bytes->size()) {
       sending_ = false;
@@ -122,7 +131,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   }
 
   const CallTracker::Token token_;  // first: goes last
-  const Picture picture_;
+  Picture picture_;                 // its bytes until the record is there; they change with mutex_
   VisionClient::EncodeDone done_;
   grpc::ClientContext context_;
   v1::EncodeResponse read_;

@@ -8,8 +8,9 @@
 namespace tessera::gateway {
 
 StreamReactor* StreamReactor::Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
-                                    AdmittedCall call, const v1::GenerateRequest& message) {
-  const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts, std::move(call.place)));
+                                    AdmittedCall call, grpc::CallbackServerContext& context,
+                                    const v1::GenerateRequest& message) {
+  const std::shared_ptr<StreamReactor> reactor(new StreamReactor(parts, call, context));
   reactor->self_ = reactor;
   auto answer = std::make_shared<Answer>(answer_parts, std::move(call.request), call.arrival,
                                          *reactor, RequestKind::kGenerateStream);
@@ -31,11 +32,9 @@ bool StreamReactor::OnPiece(v1::TextPiece piece) {
     step = TakeStep(status);
     full = PieceBytes(waiting_) > parts_.options.sink_bytes;
     if (full) {
-      slow_ = true;
-      full_ =
-          parts_.timers.At(answer_->SinkDeadline(parts_.clock.Now()), [weak = weak_from_this()] {
-            if (const auto self = weak.lock()) self->GiveUp();
-          });
+      full_.Fill(answer_->SinkDeadline(parts_.clock.Now()), [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->GiveUp();
+      });
     }
   }
   Do(step, status);
@@ -52,6 +51,7 @@ void StreamReactor::OnEnd(const absl::Status& status, const v1::GenerateResponse
     end_ = status;
     if (!status.ok()) waiting_.Clear();
     end_response_ = response;
+    cut_.OnEnd(status.ok());
     step = TakeStep(last);
   }
   if (step != Step::kNothing) Do(step, last);
@@ -66,11 +66,7 @@ void StreamReactor::OnWriteDone(bool ok) {
     writing_ = false;
     if (!ok) waiting_.Clear();
     step = TakeStep(status);
-    if (full_.has_value()) {
-      parts_.timers.Cancel(*full_);
-      full_.reset();
-      resumed = answer_;
-    }
+    if (full_.Empty()) resumed = answer_;
   }
   // The write is under way before more can come; an answer that has not ended keeps this object.
   Do(step, status);
@@ -98,9 +94,7 @@ void StreamReactor::GiveUp() {
   std::shared_ptr<Answer> answer;
   {
     base::MutexLock lock(mutex_);
-    if (!full_.has_value()) return;
-    full_.reset();
-    answer = answer_;
+    if (full_.Expire()) answer = answer_;
   }
   if (answer) answer->GiveUpSlowClient();
 }
@@ -118,7 +112,7 @@ StreamReactor::Step StreamReactor::TakeStep(grpc::Status& status) {
   if (!end_) return Step::kNothing;
   finished_ = true;
   status = rpc::ToGrpc(*end_);
-  if (!slow_) place_.Reset();
+  if (!full_.was_full()) place_.Reset();
   if (!end_->ok()) return Step::kFinish;
   *message_.mutable_end() = std::move(end_response_);
   return Step::kWriteAndFinish;

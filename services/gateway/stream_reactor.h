@@ -6,27 +6,20 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
 #include "services/gateway/admission.h"
 #include "services/gateway/answer.h"
-#include "services/gateway/gateway_options.h"
+#include "services/gateway/ended_call.h"
+#include "services/gateway/full_sink.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
 namespace tessera::gateway {
 
-// What answers to gRPC clients use; all outlive them.
-struct ReactorParts {
-  const GatewayOptions& options;
-  base::Timers& timers;
-  base::Clock& clock;
-};
-
 // One answer as a stream: one write in flight, pieces that come meanwhile are joined. A client that
 // leaves sink_bytes of them unread stops the answer until it reads on; after slow_client_timeout of
-// that the answer ends with RESOURCE_EXHAUSTED, SLOW_CLIENT. Gives its place back
-// with its last word or, where its client was slow, once gRPC has sent that. Owns itself until
+// that the answer ends with RESOURCE_EXHAUSTED, SLOW_CLIENT. Gives its place back with its last
+// word or, where its client was slow, once that is read or the call is cut. Owns itself until
 // OnDone.
 class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamResponse>,
                             public AnswerSink,
@@ -34,7 +27,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
  public:
   // The reactor of a new call; `answer` makes it, once, for the sink it is given.
   static StreamReactor* Start(const ReactorParts& parts, const Answer::Parts& answer_parts,
-                              AdmittedCall call, const v1::GenerateRequest& message);
+                              AdmittedCall call, grpc::CallbackServerContext& context,
+                              const v1::GenerateRequest& message);
 
   bool OnPiece(v1::TextPiece piece) override;
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
@@ -45,8 +39,12 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
  private:
   enum class Step { kNothing, kWrite, kWriteAndFinish, kFinish };
 
-  StreamReactor(const ReactorParts& parts, Admission::Place place)
-      : parts_(parts), place_(std::move(place)) {}
+  StreamReactor(const ReactorParts& parts, AdmittedCall& call, grpc::CallbackServerContext& context)
+      : parts_(parts),
+        held_(std::move(call.held)),
+        cut_(context, parts),
+        full_(parts.timers),
+        place_(std::move(call.place)) {}
 
   // What comes next, message_ filled for it. Whoever is told to finish is told so once.
   Step TakeStep(grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -56,6 +54,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   void GiveUp();
 
   const ReactorParts parts_;
+  const ByteBudget::Hold held_;          // of the request, which gRPC keeps as long
+  EndedCall cut_;                        // its end by OnEnd
   std::shared_ptr<StreamReactor> self_;  // until OnDone
   v1::GenerateStreamResponse message_;   // of whoever TakeStep told to write
 
@@ -64,8 +64,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   v1::TextPiece waiting_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
-  std::optional<base::Timers::Id> full_ ABSL_GUARDED_BY(mutex_);  // the answer waits for the client
-  bool slow_ ABSL_GUARDED_BY(mutex_) = false;                     // it has
+  FullSink full_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   Admission::Place place_ ABSL_GUARDED_BY(mutex_);

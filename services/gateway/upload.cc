@@ -10,6 +10,14 @@
 #include "services/gateway/validate.h"
 
 namespace tessera::gateway {
+namespace {
+
+struct HeldBytes {
+  std::string bytes;
+  ByteBudget::Hold hold;
+};
+
+}  // namespace
 
 absl::Status Upload::Add(const v1::UploadImageRequest& message) {
   if (!std::exchange(begun_, true)) {
@@ -22,14 +30,7 @@ absl::Status Upload::Add(const v1::UploadImageRequest& message) {
                           absl::StrCat("the picture has more than ", options_.max_image_bytes,
                                        " bytes, which is the limit"));
   }
-  if (!budget_.Take(data.size())) {
-    return base::WithRetry(
-        base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                    absl::StrCat("uploads under way hold ", options_.max_upload_bytes,
-                                 " bytes already (--max_upload_bytes); try again in a moment")),
-        absl::Seconds(1));
-  }
-  taken_ += data.size();
+  RETURN_IF_ERROR(hold_.Grow(bytes_.size() + data.size()));
   bytes_ += data;
   return absl::OkStatus();
 }
@@ -45,7 +46,8 @@ absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext
   picture.tenant = tenant_;
   picture.digest = base::Sha256Of(bytes_);
   picture.size = bytes_.size();
-  picture.bytes = std::make_shared<const std::string>(std::move(bytes_));
+  const auto held = std::make_shared<HeldBytes>(HeldBytes{std::move(bytes_), std::move(hold_)});
+  picture.bytes = std::shared_ptr<const std::string>(held, &held->bytes);
   ImageHandle handle;
   handle.digest = picture.digest;
   handle.expiry = absl::FromUnixSeconds(absl::ToUnixSeconds(now + options_.handle_ttl));

@@ -9,19 +9,22 @@
 namespace tessera::gateway {
 
 UploadReactor::UploadReactor(UploadParts parts, AdmittedCall call,
+                             grpc::CallbackServerContext& context,
                              v1::UploadImageResponse& response)
     : token_(parts.tracker),
       parts_(std::move(parts)),
       request_(std::move(call.request)),
       arrival_(call.arrival),
       place_(std::move(call.place)),
+      cut_(context, {parts_.options, parts_.timers, parts_.clock}),
       response_(response),
       upload_(parts_.options, parts_.budget, std::move(call.tenant)) {}
 
 UploadReactor* UploadReactor::Start(UploadParts parts, AdmittedCall call,
+                                    grpc::CallbackServerContext& context,
                                     v1::UploadImageResponse& response) {
   const std::shared_ptr<UploadReactor> reactor(
-      new UploadReactor(std::move(parts), std::move(call), response));
+      new UploadReactor(std::move(parts), std::move(call), context, response));
   reactor->self_ = reactor;
   reactor->expiry_ = reactor->parts_.timers.At(
       reactor->request_.deadline, [weak = std::weak_ptr<UploadReactor>(reactor)] {
@@ -37,11 +40,12 @@ UploadReactor* UploadReactor::Start(UploadParts parts, AdmittedCall call,
 
 void UploadReactor::OnReadDone(bool ok) {
   if (ok) {
-    if (const absl::Status status = upload_.Add(message_); !status.ok()) return End(status);
+    if (message_.too_many_fields) return End(rpc::TooManyFields());
+    if (const absl::Status status = upload_.Add(message_.message); !status.ok()) return End(status);
     return ReadNext();
   }
   if (ended_.load()) return;
-  if (rpc::WasBadMessage(message_)) return End(rpc::FromGrpc(rpc::BadMessage()));
+  if (rpc::WasBadMessage(message_.message)) return End(rpc::FromGrpc(rpc::BadMessage()));
   if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
   absl::StatusOr<v1::UploadImageResponse> response =
       upload_.Finish(request_, parts_.resolver, parts_.ahead, parts_.clock.Now());
@@ -55,7 +59,7 @@ void UploadReactor::OnDone() {
 }
 
 void UploadReactor::ReadNext() {
-  rpc::BeforeRead(message_);
+  rpc::BeforeRead(message_.message);
   StartRead(&message_);
 }
 
@@ -64,6 +68,7 @@ void UploadReactor::End(const absl::Status& status) {
   parts_.metrics.OnEnd({RequestKind::kUpload, request_, arrival_, parts_.clock.Now()}, status,
                        "upload");
   place_.Reset();
+  cut_.OnEnd(status.ok());
   Finish(rpc::ToGrpc(status));
 }
 

@@ -7,10 +7,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/timers.h"
+#include "common/rpc/bounded.h"
 #include "common/rpc/request.h"
 #include "services/gateway/admission.h"
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/call_tracker.h"
+#include "services/gateway/ended_call.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
@@ -25,7 +27,7 @@ struct UploadParts {
   ImageResolver& resolver;
   base::Clock& clock;
   const GatewayMetrics& metrics;
-  UploadBudget& budget;
+  ByteBudget& budget;
   base::Timers& timers;
   CallTracker& tracker;
   std::shared_ptr<AheadPrefill> ahead;
@@ -33,11 +35,12 @@ struct UploadParts {
 
 // One upload. Whoever is first of the last byte, an error and the deadline ends it, and gives its
 // place back. Owns itself until OnDone; `tracker` waits for that.
-class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageRequest>,
+class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>,
                             public std::enable_shared_from_this<UploadReactor> {
  public:
   // The reactor of a new call.
   static UploadReactor* Start(UploadParts parts, AdmittedCall call,
+                              grpc::CallbackServerContext& context,
                               v1::UploadImageResponse& response);
 
   void OnReadDone(bool ok) override;
@@ -45,7 +48,8 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
   void OnDone() override;
 
  private:
-  UploadReactor(UploadParts parts, AdmittedCall call, v1::UploadImageResponse& response);
+  UploadReactor(UploadParts parts, AdmittedCall call, grpc::CallbackServerContext& context,
+                v1::UploadImageResponse& response);
   void ReadNext();
   void End(const absl::Status& status);
 
@@ -55,9 +59,10 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::UploadImageReques
   const rpc::RequestContext request_;
   const absl::Time arrival_;
   Admission::Place place_;  // by whoever ends it
+  EndedCall cut_;           // its end likewise
   v1::UploadImageResponse& response_;
   Upload upload_;
-  v1::UploadImageRequest message_;
+  rpc::Bounded<v1::UploadImageRequest> message_;
   base::Timers::Id expiry_ = 0;  // by Start and OnDone
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> ended_{false};

@@ -47,9 +47,14 @@ ChatCall::ChatCall(const ChatParts& parts, AdmittedCall call, std::function<void
       arrival_(call.arrival),
       tenant_(std::move(call.tenant)),
       wake_(std::move(wake)),
+      full_(parts.timers),
       place_(std::move(call.place)) {}
 
-void ChatCall::Start(std::string body) {
+void ChatCall::Start(std::string body, ByteBudget::Hold held) {
+  {
+    base::MutexLock lock(mutex_);
+    held_ = std::move(held);
+  }
   absl::StatusOr<ChatRequest> request = absl::InternalError("the body could not be read");
   try {
     request = ParseChatRequest(body, parts_.limits);
@@ -91,11 +96,14 @@ void ChatCall::Fetch(size_t index, size_t bytes) {
 void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string> picture) {
   const RemoteImage& remote = request_.remote[index];
   bool gone = false;
+  absl::Status room;
   {
     base::MutexLock lock(mutex_);
     gone = gone_;
+    if (picture.ok()) room = held_.Grow(held_.bytes() + picture->size());
   }
   if (gone) return Refuse(absl::CancelledError("the client has gone"));
+  if (!room.ok()) return Refuse(room);
   if (parts_.answer.clock.Now() >= context_.deadline) {
     return Refuse(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
                               "the deadline passed while pictures were fetched"));
@@ -138,6 +146,7 @@ void ChatCall::Refuse(const absl::Status& status) {
                               "admission");
   {
     base::MutexLock lock(mutex_);
+    held_.Reset();
     end_ = status;
   }
   wake_();
@@ -147,16 +156,15 @@ bool ChatCall::OnPiece(v1::TextPiece piece) {
   bool full = false, wake = false;
   {
     base::MutexLock lock(mutex_);
+    held_.Reset();
     Append(std::move(piece), waiting_);
     if (!stream_) return true;  // max_tokens bounds it
     wake = !std::exchange(awake_, true);
     full = PieceBytes(waiting_) > parts_.answer.options.sink_bytes;
     if (full) {
-      slow_ = true;
-      full_ = parts_.timers.At(answer_->SinkDeadline(parts_.answer.clock.Now()),
-                               [weak = weak_from_this()] {
-                                 if (const auto self = weak.lock()) self->GiveUp();
-                               });
+      full_.Fill(answer_->SinkDeadline(parts_.answer.clock.Now()), [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->GiveUp();
+      });
     }
   }
   if (wake) wake_();
@@ -170,6 +178,7 @@ void ChatCall::OnEnd(const absl::Status& status, const v1::GenerateResponse& res
     base::MutexLock lock(mutex_);
     answer = std::move(answer_);
     self = std::move(self_);
+    held_.Reset();
     end_ = status;
     if (!status.ok()) waiting_.Clear();
     end_response_ = response;
@@ -181,8 +190,7 @@ void ChatCall::GiveUp() {
   std::shared_ptr<Answer> answer;
   {
     base::MutexLock lock(mutex_);
-    if (!full_.has_value()) return;
-    full_.reset();
+    if (!full_.Expire()) return;
     given_up_ = true;
     answer = answer_;
   }
@@ -195,7 +203,7 @@ void ChatCall::Gone() {
     base::MutexLock lock(mutex_);
     gone_ = true;
     answer = answer_;
-    if (full_.has_value()) parts_.timers.Cancel(*std::exchange(full_, std::nullopt));
+    full_.Empty();
   }
   if (answer) answer->Cancel();
 }
@@ -224,12 +232,9 @@ ChatCall::Output ChatCall::Take() {
     }
     if (end_) {
       TakeEnd(output);
-      if (!slow_ && !gone_) place_.Reset();
+      if (!full_.was_full() && !gone_) place_.Reset();
     }
-    if (full_.has_value()) {
-      parts_.timers.Cancel(*std::exchange(full_, std::nullopt));
-      resumed = answer_;
-    }
+    if (full_.Empty()) resumed = answer_;
   }
   if (resumed) resumed->Resume();
   return output;

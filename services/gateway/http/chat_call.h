@@ -11,6 +11,7 @@
 #include "common/base/timers.h"
 #include "services/gateway/answer.h"
 #include "services/gateway/call_tracker.h"
+#include "services/gateway/full_sink.h"
 #include "services/gateway/http/chat_request.h"
 #include "services/gateway/http/chat_response.h"
 #include "services/gateway/http/http_message.h"
@@ -41,8 +42,9 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
                                                          absl::Time arrival, std::string tenant,
                                                          std::function<void()> wake);
 
-  // Once. Parses and hashes: milliseconds for each MiB of `body`.
-  void Start(std::string body);
+  // Once. Parses and hashes: milliseconds for each MiB of `body`. `held`: what that has of the
+  // budget of bodies; its pictures have it until the first piece, or the end.
+  void Start(std::string body, ByteBudget::Hold held);
 
   struct Output {
     std::optional<Response> whole;  // the whole answer; nothing else follows
@@ -90,13 +92,13 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   v1::TextPiece waiting_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
-  std::optional<base::Timers::Id> full_ ABSL_GUARDED_BY(mutex_);  // the answer waits for the client
-  bool slow_ ABSL_GUARDED_BY(mutex_) = false;                     // it has
+  FullSink full_ ABSL_GUARDED_BY(mutex_);
   bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;  // something of a stream was taken
   bool awake_ ABSL_GUARDED_BY(mutex_) = false;  // wake_ was called since Take
   Admission::Place place_ ABSL_GUARDED_BY(mutex_);
+  ByteBudget::Hold held_ ABSL_GUARDED_BY(mutex_);  // until the first piece
 };
 
 }  // namespace tessera::gateway::http

@@ -2,7 +2,7 @@
 
 #include <boost/beast/http/error.hpp>
 
-#include "common/base/error.h"
+#include "common/base/clock.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -22,13 +22,10 @@ void ConnectionCount::Add(int more) {
 }
 
 void ConnectionCount::AwaitNone(absl::Duration timeout) {
-  const absl::Time end = absl::Now() + timeout;
+  base::Clock& clock = base::RealClock();
+  const absl::Time end = clock.Now() + timeout;
   base::MutexLock lock(mutex_);
-  while (value_.load() > 0) {
-    const absl::Duration left = end - absl::Now();
-    if (left <= absl::ZeroDuration()) return;
-    none_.WaitFor(mutex_, left);
-  }
+  while (value_.load() > 0 && clock.Now() < end) clock.WaitUntil(none_, mutex_, end);
 }
 
 Connection::Connection(std::unique_ptr<Transport> transport, asio::io_context& io,
@@ -64,7 +61,7 @@ void Connection::Close() {
     Tell(499);
     std::exchange(call_, nullptr)->Gone();
   }
-  body_.reset();
+  body_.Reset();
   timer_.cancel();
   transport_->Close();
   if (place_) open_.erase(*std::exchange(place_, std::nullopt));
@@ -113,7 +110,6 @@ void Connection::NextRequest() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(parts_.options.max_header_bytes));
   parser_->body_limit(parts_.chat.limits.max_bytes);
-  body_.emplace(parts_.bodies);
   begun_ = false;
   request_ = {};
   open_.splice(open_.end(), open_, *place_);
@@ -171,11 +167,9 @@ bool Connection::ParseBody(const error_code& error) {
 
 // The body is within the budget of all bodies; its time grows with it.
 bool Connection::AccountBody() {
-  const size_t before = body_->bytes(), size = parser_->get().body().size();
-  if (!body_->Grow(size)) {
-    Refuse(base::WithRetry(base::Error(absl::StatusCode::kUnavailable, "BODIES_FULL",
-                                       "too many bytes of requests are being read; try again"),
-                           absl::Seconds(1)));
+  const size_t before = body_.bytes(), size = parser_->get().body().size();
+  if (const absl::Status status = body_.Grow(size); !status.ok()) {
+    Refuse(status);
     return false;
   }
   if (deadline_ != SteadyTime::max()) {

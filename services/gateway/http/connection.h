@@ -21,38 +21,16 @@
 
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "services/gateway/byte_budget.h"
 #include "services/gateway/http/chat_call.h"
 #include "services/gateway/http/http_error.h"
 #include "services/gateway/http/http_message.h"
 #include "services/gateway/http/http_server.h"
 #include "services/gateway/http/pages.h"
 #include "services/gateway/http/transport.h"
-#include "services/gateway/upload.h"
 
 // For http_server.cc only.
 namespace tessera::gateway::http {
-
-// Bytes of bodies that this has taken of their budget; given back when it dies.
-class BodyHold {
- public:
-  explicit BodyHold(UploadBudget& budget) : budget_(&budget) {}
-  BodyHold(BodyHold&& other) noexcept
-      : budget_(other.budget_), bytes_(std::exchange(other.bytes_, 0)) {}
-  BodyHold& operator=(BodyHold&&) = delete;
-  ~BodyHold() { budget_->GiveBack(bytes_); }
-
-  size_t bytes() const { return bytes_; }
-  // False, changing nothing, where there is less than that left.
-  bool Grow(size_t to) {
-    if (to > bytes_ && !budget_->Take(to - bytes_)) return false;
-    bytes_ = std::max(bytes_, to);
-    return true;
-  }
-
- private:
-  UploadBudget* budget_;
-  size_t bytes_ = 0;
-};
 
 // How many connections there are. Any thread.
 class ConnectionCount {
@@ -75,7 +53,7 @@ struct ConnectionParts {
   const PageParts& pages;
   const TenantResolver& tenant;
   const std::function<void(const HttpDone&)>& done;
-  UploadBudget& bodies;
+  ByteBudget& bodies;
   boost::asio::thread_pool& parsers;
   const std::atomic<bool>& draining;
   ConnectionCount& count;
@@ -168,9 +146,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer in_;      // read, not parsed
   std::optional<Parser> parser_;
   bool reading_ = false;
-  bool begun_ = false;  // the request's first byte has come
-  std::optional<BodyHold> body_;
-  size_t lingered_ = 0;  // bytes
+  bool begun_ = false;     // the request's first byte has come
+  ByteBudget::Hold body_;  // of the request being read
+  size_t lingered_ = 0;    // bytes
 
   Request request_;
   std::shared_ptr<ChatCall> call_;  // until its last word is taken

@@ -74,6 +74,7 @@ void Connection::OnHead() {
     Write("HTTP/1.1 100 Continue\r\n\r\n");
   }
   state_ = State::kBody;
+  body_ = parts_.bodies.For(request_.tenant);
   parser_->eager(true);
   ExpireAfter(parts_.options.body_timeout);
 }
@@ -179,13 +180,12 @@ void Connection::StartChat() {
   call_ = *std::move(call);
   std::string body = std::move(parser_->get().body());
   if (body.size() <= kInlineBodyBytes) {
-    body_.reset();
-    call_->Start(std::move(body));
+    call_->Start(std::move(body), std::move(body_));
   } else {
-    asio::post(parts_.parsers, [call = call_, body = std::move(body),
-                                hold = *std::exchange(body_, std::nullopt)]() mutable {
-      call->Start(std::move(body));
-    });
+    asio::post(parts_.parsers,
+               [call = call_, body = std::move(body), held = std::move(body_)]() mutable {
+                 call->Start(std::move(body), std::move(held));
+               });
   }
   Read();
 }
@@ -285,7 +285,7 @@ void Connection::Send(const Response& response) {
   Introduce();
   state_ = State::kAnswer;
   answered_ = true;
-  body_.reset();
+  body_.Reset();
   Tell(response.status);
   ExpireAfter(parts_.options.write_timeout);
   Write(Serialize(response, FramingOf(false)));

@@ -140,7 +140,7 @@ struct HttpServer::Engine {
   const HttpParts parts;
   PageParts pages;
   base::Timers timers;
-  std::optional<UploadBudget> bodies;
+  std::optional<ByteBudget> bodies;
   std::atomic<bool> draining{false};
   ConnectionCount count;
   std::unique_ptr<TlsContext> tls;
@@ -172,7 +172,7 @@ absl::Status HttpServer::Engine::Prepare() {
   }
   pages = {gateway.model_name, absl::ToUnixSeconds(parts.answer.clock.Now()),
            parts.model.context_tokens(), parts.version, parts.health};
-  bodies.emplace(std::max(options.max_bodies_bytes, gateway.max_message_bytes));
+  bodies.emplace(gateway.body_limits(options.max_bodies_bytes));
   tracker.emplace();
   ChatLimits limits;
   limits.max_bytes = gateway.max_message_bytes;

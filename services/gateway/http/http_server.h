@@ -20,7 +20,7 @@ struct HttpOptions {
   int parse_threads = 2;                   // that read large bodies, so that no stream waits
   size_t max_connections = 1024;           // one more takes the place of idle ones, or is told 503
   size_t max_header_bytes = 16 << 10;
-  size_t max_bodies_bytes = 256 << 20;                // of all bodies being read; beyond it 503
+  size_t max_bodies_bytes = 512 << 20;  // of all bodies until their answers begin; beyond it 503
   absl::Duration header_timeout = absl::Seconds(10);  // from the first byte to the last
   // Of a body; a second more for each 64 KiB of it that came.
   absl::Duration body_timeout = absl::Seconds(30);

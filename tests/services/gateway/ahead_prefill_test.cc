@@ -14,7 +14,7 @@ class AheadPrefillTest : public ::testing::Test {
   ~AheadPrefillTest() override { ahead_->Close(); }
 
   void UploadPicture(const std::string& bytes, const std::string& session) {
-    UploadBudget budget(1000);
+    ByteBudget budget(options_.upload_limits());
     Upload upload(options_, budget, "tenant");
     v1::UploadImageRequest message;
     message.set_session(session);

@@ -362,15 +362,6 @@ TEST_F(GatewayServiceTest, UploadsUnderWayCountAsRequests) {
   admission_.Drain(absl::InfiniteFuture());  // both places come back
 }
 
-TEST(UploadBudgetTest, WhatIsTakenComesBack) {
-  UploadBudget budget(10);
-  EXPECT_TRUE(budget.Take(6));
-  EXPECT_FALSE(budget.Take(5));
-  EXPECT_TRUE(budget.Take(4));
-  budget.GiveBack(6);
-  EXPECT_TRUE(budget.Take(6));
-}
-
 TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
   Admission wide({.max_requests = 64}, clock_);
   GatewayService service({options_, resolver_, decode_, clock_, metrics_, wide, pace_}, {});

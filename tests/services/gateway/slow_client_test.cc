@@ -67,8 +67,19 @@ class SlowClientTest : public ::testing::Test {
   SlowClientTest() {
     options_.model_name = "m";
     options_.handle_key = std::string(32, 'k');
+    options_.last_read_timeout = options_.abort_timeout = absl::Hours(24);
     decode_server_ = *rpc::Server::Start({}, {&decode_}, {"tessera.v1.DecodeService"});
     decode_client_ = MakeGrpcDecodeClient(decode_server_->InProcessChannel(), clock_);
+    Serve();
+  }
+  ~SlowClientTest() override {
+    server_->Shutdown(absl::ZeroDuration());
+    decode_server_->Shutdown(absl::ZeroDuration());
+  }
+
+  // With what the options are now.
+  void Serve() {
+    server_.reset();
     service_ = std::make_unique<GatewayService>(
         Answer::Parts{options_, resolver_, *decode_client_, clock_, metrics_, admission_, pace_},
         v1::GetModelInfoResponse());
@@ -82,17 +93,15 @@ class SlowClientTest : public ::testing::Test {
         grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
                                   grpc::InsecureChannelCredentials(), arguments));
   }
-  ~SlowClientTest() override {
-    server_->Shutdown(absl::ZeroDuration());
-    decode_server_->Shutdown(absl::ZeroDuration());
-  }
 
   std::unique_ptr<grpc::ClientReader<v1::GenerateStreamResponse>> Ask(grpc::ClientContext& context,
-                                                                      const std::string& question) {
+                                                                      const std::string& question,
+                                                                      size_t padding = 0) {
     v1::GenerateStreamRequest request;
     v1::Message& message = *request.mutable_request()->add_messages();
     message.set_role("user");
     message.add_parts()->set_text(question);
+    if (padding > 0) message.add_parts()->set_text(std::string(padding, ' '));
     return stub_->GenerateStream(&context, request);
   }
 
@@ -113,6 +122,15 @@ class SlowClientTest : public ::testing::Test {
       if (i % 2000 == 0) clock_.Advance(step);
       Pause();
     }
+  }
+
+  // Until every place has come back.
+  void AdvanceUntilNobodyIsLeft(absl::Duration step) {
+    for (int i = 0; admission_.inflight() > 0 && i < 300'000; ++i) {
+      if (i % 100 == 0) clock_.Advance(step);
+      Pause();
+    }
+    EXPECT_EQ(admission_.inflight(), 0);
   }
 
   metrics::Metrics all_metrics_{"m"};
@@ -177,6 +195,60 @@ TEST_F(SlowClientTest, ADeadlineIsSeenThoughTheAnswerWaitsForItsClient) {
   }
   const absl::Status status = rpc::FromGrpc(stream->Finish());
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+}
+
+// Its window is full, so gRPC can send it neither the text nor the end.
+TEST_F(SlowClientTest, AClientThatNeverReadsIsCutAndItsPlaceIsFreeAgain) {
+  options_.abort_timeout = absl::Seconds(1);
+  grpc::ClientContext context;
+  const auto stream = Ask(context, "long");
+  AwaitStandstill();
+  AdvanceUntilCancelled(options_.slow_client_timeout);
+  AdvanceUntilNobodyIsLeft(options_.abort_timeout);
+}
+
+TEST_F(SlowClientTest, AClientThatDoesNotReadAWholeAnswerIsCutToo) {
+  options_.last_read_timeout = absl::Seconds(30);
+  grpc::ClientContext context;
+  const auto stream = Ask(context, "short");
+  while (admission_.inflight() == 0) Pause();
+  AdvanceUntilNobodyIsLeft(options_.last_read_timeout);
+  v1::GenerateStreamResponse event;
+  while (stream->Read(&event)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+// gRPC keeps a request until its call has ended.
+TEST_F(SlowClientTest, WhatRequestsUnderWayHoldTogetherIsBounded) {
+  options_.max_message_bytes = options_.max_inflight_bytes = 6000;
+  Serve();
+  grpc::ClientContext context;
+  const auto stream = Ask(context, "long", 4000);
+  AwaitStandstill();
+  const auto ask = [this](int bytes) {
+    grpc::ClientContext other;
+    const auto asked = Ask(other, "short", bytes);
+    v1::GenerateStreamResponse event;
+    while (asked->Read(&event)) {
+    }
+    return rpc::FromGrpc(asked->Finish());
+  };
+  EXPECT_TRUE(ask(1000).ok());
+  const absl::Status status = ask(4000);
+  EXPECT_EQ(base::ReasonOf(status), "QUEUE_FULL") << status;
+  EXPECT_TRUE(base::RetryOf(status).has_value());
+  context.TryCancel();
+  v1::GenerateStreamResponse event;
+  while (stream->Read(&event)) {
+  }
+  stream->Finish();
+  bool again = false;  // behind gRPC's own end of the call
+  for (int i = 0; i < 300'000 && !again; ++i) {
+    again = ask(4000).ok();
+    Pause();
+  }
+  EXPECT_TRUE(again);
 }
 
 TEST_F(SlowClientTest, AClientThatGoesWhileItsAnswerWaitsLeavesNothing) {

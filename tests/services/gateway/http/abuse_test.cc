@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/rpc/api_keys.h"
 #include "tests/services/gateway/http/http_fixture.h"
 
 namespace tessera::gateway::http {
@@ -195,6 +196,41 @@ TEST(HttpAbuseTest, BodiesTogetherHaveABudget) {
   first.Send(request.substr(request.size() - 1));
   EXPECT_EQ(first.Read().status, 200);
   EXPECT_EQ(gateway.Send(request).status, 200);
+}
+
+// 60 kB of body for a tenant.
+std::string LargeAsk(const std::string& tenant) {
+  return ChatPost(Question("What?", absl::StrCat(R"(,"pad":")", std::string(60'000, 'x'), "\"")),
+                  absl::StrCat("Authorization: ", tenant, "\r\n"));
+}
+
+TEST(HttpAbuseTest, ATenantThatHoldsItsShareLeavesTheOthersTheirs) {
+  HttpGateway gateway;
+  const auto keys = rpc::ApiKeys::Create("", gateway.clock);
+  gateway.options.api_keys = keys->get();
+  gateway.options.max_image_bytes = 1000;
+  gateway.options.max_message_bytes = 100'000;
+  gateway.options.tenant_share = 0.5;
+  gateway.http.max_bodies_bytes = 200'000;
+  gateway.tenant = [](absl::string_view key) { return std::string(key); };
+  gateway.Start();
+  // The first is under way with its pictures, if it had any.
+  RawClient first(gateway.port()), other(gateway.port()), later(gateway.port());
+  first.Send(LargeAsk("ann"));
+  const auto held = gateway.decode.Await(0);
+  const HttpReply reply = gateway.Send(LargeAsk("ann"));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_THAT(reply.body, HasSubstr("quota_exceeded"));
+  EXPECT_NE(reply.Header("retry-after"), "");
+  other.Send(LargeAsk("bob"));
+  gateway.decode.Await(1)->End();
+  EXPECT_EQ(other.Read().status, 200);
+  held->Piece("now they are gone");
+  later.Send(LargeAsk("ann"));
+  gateway.decode.Await(2)->End();
+  EXPECT_EQ(later.Read().status, 200);
+  held->End();
+  EXPECT_EQ(first.Read().status, 200);
 }
 
 TEST(HttpAbuseTest, SlowRequestsAreToldAndSilentConnectionsClosed) {
