@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/rpc/request_end.h"
 #include "common/rpc/status.h"
 
 namespace tessera::vision {
@@ -22,30 +23,36 @@ absl::Status Busy() {
 }  // namespace
 
 GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<int>& under_way,
+                                   grpc::CallbackServerContext& context,
                                    const v1::GetRecordRequest& request)
-    : parts_(parts), under_way_(under_way), key_(request.key()) {
-  if (++under_way_ > kMostUnderWay || !parts_.lookups.TryPush([this] { Load(); })) Fail(Busy());
+    : parts_(parts),
+      under_way_(under_way),
+      arrival_(parts.clock.Now()),
+      context_(
+          rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), parts.spans != nullptr)),
+      key_(request.key()) {
+  if (++under_way_ > kMostUnderWay || !parts_.lookups.TryPush([this] { Load(); })) End(Busy());
 }
 
 void GetRecordReactor::Load() {
   absl::StatusOr<store::EmbeddingKey> key = store::EmbeddingKey::FromBytes(key_);
-  if (!key.ok()) return Fail(base::WithField(key.status(), "key"));
+  if (!key.ok()) return End(base::WithField(key.status(), "key"));
   absl::StatusOr<std::optional<store::RecordPtr>> found = parts_.local.Get(*key);
   if (!found.ok() || !found->has_value()) {
-    return Fail(base::WithResource(
+    return End(base::WithResource(
         base::Error(absl::StatusCode::kNotFound, "RECORD_GONE", "this replica has no such record"),
         "embedding_record", key->hex()));
   }
   absl::StatusOr<std::string> bytes = parts_.codec.Encode(***found);
-  if (!bytes.ok()) return Fail(bytes.status());
+  if (!bytes.ok()) return End(bytes.status());
   record_ = *std::move(bytes);
   response_.set_record_bytes(record_.size());
   WriteNext();
 }
 
 void GetRecordReactor::OnWriteDone(bool ok) {
-  if (!ok) return Finish(grpc::Status::CANCELLED);
-  if (sent_ == record_.size()) return Finish(grpc::Status::OK);
+  if (!ok) return End(absl::CancelledError("the caller is gone"));
+  if (sent_ == record_.size()) return End(absl::OkStatus());
   response_.Clear();
   WriteNext();
 }
@@ -57,6 +64,22 @@ void GetRecordReactor::WriteNext() {
   StartWrite(&response_);
 }
 
-void GetRecordReactor::Fail(const absl::Status& status) { Finish(rpc::ToGrpc(status)); }
+void GetRecordReactor::End(absl::Status status) {
+  status_ = std::move(status);
+  Finish(rpc::ToGrpc(status_));
+}
+
+void GetRecordReactor::OnDone() {
+  rpc::TellEnd({.service = "vision",
+                .method = "GetRecord",
+                .protocol = "grpc",
+                .request = context_,
+                .start = arrival_,
+                .end = parts_.clock.Now(),
+                .status = status_,
+                .facts = {{"record_bytes", record_.size()}}},
+               parts_.spans);
+  delete this;
+}
 
 }  // namespace tessera::vision

@@ -6,35 +6,40 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/rpc/request.h"
 #include "services/vision/vision_service.h"
 
 namespace tessera::vision {
 
 // One GetRecord call: the record is looked up and sealed on a lookup thread, then sent chunk by
-// chunk. Deletes itself when done.
+// chunk. Its end is one line of the log and one span. Deletes itself when done.
 class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResponse> {
  public:
   // `parts` and `under_way` outlive the call. RESOURCE_EXHAUSTED with a retry when too many are
   // under way, each of which holds one record's bytes.
   GetRecordReactor(const VisionServiceParts& parts, std::atomic<int>& under_way,
-                   const v1::GetRecordRequest& request);
+                   grpc::CallbackServerContext& context, const v1::GetRecordRequest& request);
 
   void OnWriteDone(bool ok) override;
-  void OnDone() override { delete this; }
+  void OnDone() override;
 
  private:
   ~GetRecordReactor() override { --under_way_; }
 
   void Load();
   void WriteNext();
-  void Fail(const absl::Status& status);
+  void End(absl::Status status);
 
   const VisionServiceParts& parts_;
   std::atomic<int>& under_way_;
+  const absl::Time arrival_;
+  const rpc::RequestContext context_;
   const std::string key_;
   std::string record_;
   size_t sent_ = 0;
   v1::GetRecordResponse response_;
+  absl::Status status_;  // of the end
 };
 
 }  // namespace tessera::vision

@@ -12,8 +12,8 @@ grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* VisionService::E
 }
 
 grpc::ServerWriteReactor<v1::GetRecordResponse>* VisionService::GetRecord(
-    grpc::CallbackServerContext*, const v1::GetRecordRequest* request) {
-  return new GetRecordReactor(parts_, records_under_way_, *request);  // deletes itself
+    grpc::CallbackServerContext* context, const v1::GetRecordRequest* request) {
+  return new GetRecordReactor(parts_, records_under_way_, *context, *request);  // deletes itself
 }
 
 grpc::ServerWriteReactor<v1::VisionServiceWatchLoadResponse>* VisionService::WatchLoad(

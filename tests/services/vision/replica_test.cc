@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "tests/services/vision/vision_service_fixture.h"
 
 namespace tessera::vision {
@@ -62,6 +65,42 @@ TEST_F(ReplicaTest, ARecordThatIsGoneOrNoKeyIsAnError) {
   EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(base::ReasonOf(gone), "RECORD_GONE");
   EXPECT_EQ(ReadRecord("short", told).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ReplicaTest, EveryReadIsOneLineOfTheLogWithTheCallersName) {
+  Start();
+  const store::RecordPtr record = LargeRecord();
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  ::testing::internal::CaptureStderr();
+  const std::map<std::string, std::string> keys = {{"held", std::string(record->key.bytes())},
+                                                   {"gone", std::string(32, 'k')}};
+  for (const auto& [id, key] : keys) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-request-id", id);
+    context.AddMetadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00");
+    v1::GetRecordRequest request;
+    request.set_key(key);
+    const auto stream = stub_->GetRecord(&context, request);
+    v1::GetRecordResponse response;
+    while (stream->Read(&response)) {
+    }
+    stream->Finish();
+  }
+  server_->Shutdown(absl::InfiniteDuration());  // a line comes behind its answer
+  const std::vector<std::string> lines =
+      absl::StrSplit(::testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 2u);
+  std::map<std::string, base::Json> by_id;
+  for (const std::string& text : lines) {
+    const base::Json line = *base::ParseJson(text);
+    by_id[line["request_id"]] = line;
+    EXPECT_EQ(line["service"], "vision");
+    EXPECT_EQ(line["method"], "GetRecord");
+    EXPECT_EQ(line["trace_id"], "0af7651916cd43dd8448eb211c80319c");
+  }
+  EXPECT_EQ(by_id["held"]["code"], "OK");
+  EXPECT_GT(by_id["held"]["record_bytes"], 2 << 20);
+  EXPECT_EQ(by_id["gone"]["reason"], "RECORD_GONE");
 }
 
 // Each of them holds a record's bytes: there is a bound, and whoever leaves makes room.
