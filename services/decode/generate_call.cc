@@ -130,6 +130,7 @@ absl::Status GenerateCall::Submit(const v1::DecodeStart& start) {
   ASSIGN_OR_RETURN(AskedFor asked, ParseStart(start, parts_.row_width));
   ASSIGN_OR_RETURN(const PromptPlan plan, parts_.prompts.Build(asked.messages, asked.images));
   Request request = ToRequest(asked, plan);
+  request.name = ToName(context_);
   request.arrival = arrival_;
   request.deadline = context_.deadline;
   request.sink = shared_from_this();
@@ -232,8 +233,9 @@ void GenerateCall::OnDone() {
   {
     base::MutexLock lock(mutex_);
     const absl::Status status = status_.value_or(ClientGone());
-    TellGenerateEnd({context_, arrival_, std::min(ended_, parts_.clock.Now()), status, outcome_},
-                    parts_.spans);
+    TellGenerateEnd(
+        {"Generate", context_, arrival_, std::min(ended_, parts_.clock.Now()), status, outcome_},
+        parts_.spans);
   }
   self_.reset();
 }

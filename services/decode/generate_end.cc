@@ -47,7 +47,7 @@ std::vector<rpc::SpanStage> StagesOf(const Outcome& outcome, absl::Time arrival)
 void TellGenerateEnd(const GenerateEnd& end, rpc::SpanExporter* spans) {
   const Outcome& outcome = end.outcome;
   rpc::RequestEnd told = {.service = "decode",
-                          .method = "Generate",
+                          .method = end.method,
                           .protocol = "grpc",
                           .request = end.request,
                           .start = end.arrival,

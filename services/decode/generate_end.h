@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/rpc/request.h"
 #include "common/rpc/span.h"
@@ -11,8 +12,9 @@
 
 namespace tessera::decode {
 
-// A Generate call that has ended.
+// A Generate or Prefill call that has ended.
 struct GenerateEnd {
+  absl::string_view method;
   const rpc::RequestContext& request;
   absl::Time arrival, end;
   const absl::Status& status;

@@ -1,7 +1,7 @@
 #include "services/decode/origin_client.h"
 
 #include <algorithm>
-#include <chrono>
+#include <stop_token>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -9,9 +9,20 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/request.h"
 #include "common/rpc/status.h"
 
 namespace tessera::decode {
+namespace {
+
+// `asker` as it goes with a call that has until `due` at most.
+rpc::RequestContext ToForward(const ReadContext& asker, absl::Time due) {
+  return {asker.name.request_id,
+          rpc::ParseTraceparent(asker.name.traceparent).value_or(rpc::TraceContext()),
+          std::min(asker.deadline, due)};
+}
+
+}  // namespace
 
 OriginClient::OriginClient(
     OriginOptions options,
@@ -43,28 +54,61 @@ void OriginClient::TellUnknown(const std::string& origin) {
                          "vision replica as its --origin does"));
 }
 
-v1::VisionService::Stub& OriginClient::StubOf(const std::string& origin) {
+absl::StatusOr<v1::VisionService::Stub*> OriginClient::Approach(const std::string& name) {
+  const absl::Time now = clock_.Now();
   base::MutexLock lock(mutex_);
-  std::unique_ptr<v1::VisionService::Stub>& stub = stubs_[origin];
-  if (stub == nullptr) stub = v1::VisionService::NewStub(connect_(origin));
-  return *stub;
+  Origin& origin = origins_[name];
+  if (origin.silent && now < origin.next_try) {
+    return base::Error(absl::StatusCode::kUnavailable, "ORIGIN_SILENT",
+                       absl::StrCat(name, " did not answer a moment ago"));
+  }
+  origin.next_try = now + options_.timeout;  // others wait for what becomes of this one
+  if (origin.stub == nullptr) origin.stub = v1::VisionService::NewStub(connect_(name));
+  return origin.stub.get();
+}
+
+// What a look that began at `begun` tells of the origin. One that had hardly any time, or whose
+// request has ended, tells nothing.
+void OriginClient::Judge(const std::string& name, const absl::Status& status,
+                         const ReadContext& asker, absl::Time begun) {
+  const bool late = absl::IsDeadlineExceeded(status);
+  if (late && asker.deadline < begun + options_.timeout / 4) return;
+  if (absl::IsCancelled(status) && asker.ended.stop_requested()) return;
+  bool fell_silent = false;
+  {
+    base::MutexLock lock(mutex_);
+    Origin& origin = origins_[name];
+    fell_silent = late && !origin.silent;
+    origin.silent = late;
+    origin.next_try = clock_.Now() + options_.rest;
+  }
+  if (!fell_silent) return;
+  base::Log(base::LogLevel::kWarning,
+            absl::StrCat(name, " does not answer: rows that it has are made anew"));
 }
 
 absl::StatusOr<store::RecordPtr> OriginClient::Get(const std::string& origin,
-                                                   const store::EmbeddingKey& key) {
-  ASSIGN_OR_RETURN(const std::string bytes, Read(origin, key));
-  ASSIGN_OR_RETURN(store::EmbeddingRecord record, codec_.Decode(bytes, {.key = key}));
+                                                   const store::EmbeddingKey& key,
+                                                   const ReadContext& asker) {
+  ASSIGN_OR_RETURN(v1::VisionService::Stub* const stub, Approach(origin));
+  const absl::Time begun = clock_.Now();
+  const absl::StatusOr<std::string> bytes = Read(*stub, key, asker);
+  Judge(origin, bytes.status(), asker, begun);
+  if (!bytes.ok()) return base::Annotate(bytes.status(), origin);
+  ASSIGN_OR_RETURN(store::EmbeddingRecord record, codec_.Decode(*bytes, {.key = key}));
   return std::make_shared<const store::EmbeddingRecord>(std::move(record));
 }
 
-absl::StatusOr<std::string> OriginClient::Read(const std::string& origin,
-                                               const store::EmbeddingKey& key) {
+absl::StatusOr<std::string> OriginClient::Read(v1::VisionService::Stub& stub,
+                                               const store::EmbeddingKey& key,
+                                               const ReadContext& asker) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       absl::ToChronoMicroseconds(options_.timeout));
+  const absl::Time now = clock_.Now();
+  rpc::ForwardRequest(ToForward(asker, now + options_.timeout), now, context);
+  const std::stop_callback cancel(asker.ended, [&context] { context.TryCancel(); });
   v1::GetRecordRequest request;
   request.set_key(std::string(key.bytes()));
-  const auto stream = StubOf(origin).GetRecord(&context, request);
+  const auto stream = stub.GetRecord(&context, request);
   std::string bytes;
   v1::GetRecordResponse response;
   bool begun = false;
@@ -72,9 +116,9 @@ absl::StatusOr<std::string> OriginClient::Read(const std::string& origin,
     if (!std::exchange(begun, true)) {
       if (response.record_bytes() > options_.max_record_bytes) {
         context.TryCancel();
-        return base::Error(
-            absl::StatusCode::kResourceExhausted, "RECORD_TOO_LARGE",
-            absl::StrCat(origin, " would send a record of ", response.record_bytes(), " bytes"));
+        return base::Error(absl::StatusCode::kResourceExhausted, "RECORD_TOO_LARGE",
+                           absl::StrCat("a record of ", response.record_bytes(), " bytes; at most ",
+                                        options_.max_record_bytes));
       }
       bytes.reserve(response.record_bytes());
     }
@@ -82,12 +126,12 @@ absl::StatusOr<std::string> OriginClient::Read(const std::string& origin,
       context.TryCancel();
       return base::Error(
           absl::StatusCode::kResourceExhausted, "RECORD_TOO_LARGE",
-          absl::StrCat(origin, " sends more than ", options_.max_record_bytes, " bytes"));
+          absl::StrCat("a record of more than ", options_.max_record_bytes, " bytes"));
     }
     bytes.append(response.chunk());
   }
   const grpc::Status status = stream->Finish();
-  if (!status.ok()) return base::Annotate(rpc::FromGrpc(status), origin);
+  if (!status.ok()) return rpc::FromGrpc(status);
   return bytes;
 }
 

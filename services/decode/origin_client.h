@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
+#include "services/decode/engine/record_reader.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::decode {
@@ -24,10 +25,13 @@ struct OriginOptions {
   // believed. A host whose port is listed as "*:port" may be any.
   std::vector<std::string> addresses;
   absl::Duration timeout = absl::Seconds(2);  // of one record
+  absl::Duration rest = absl::Seconds(1);     // for an origin that did not answer within `timeout`
   size_t max_record_bytes = 256ull << 20;     // larger ones are refused unread
 };
 
-// Reads records from the vision replicas that made them. Any thread; each call blocks its own.
+// Reads records from the vision replicas that made them. One that lets a time-out pass is left
+// alone for a moment, and asked by one call at a time until it answers: a silent replica holds
+// few. Any thread; each call blocks its own.
 class OriginClient {
  public:
   // `connect` makes the channel of an address. `clock` outlives the client.
@@ -41,21 +45,32 @@ class OriginClient {
   // REQUIRES: !Knows(origin).
   void TellUnknown(const std::string& origin);
 
-  // NOT_FOUND (RECORD_GONE), INVALID_ARGUMENT with a verdict of the codec, or what gRPC says. At
-  // most options.timeout. REQUIRES: Knows(origin).
-  absl::StatusOr<store::RecordPtr> Get(const std::string& origin, const store::EmbeddingKey& key);
+  // NOT_FOUND (RECORD_GONE), INVALID_ARGUMENT with a verdict of the codec, UNAVAILABLE
+  // (ORIGIN_SILENT) at once for one that is left alone, or what gRPC says. At most
+  // options.timeout, and no longer than anybody waits for it: CANCELLED, DEADLINE_EXCEEDED.
+  // REQUIRES: Knows(origin).
+  absl::StatusOr<store::RecordPtr> Get(const std::string& origin, const store::EmbeddingKey& key,
+                                       const ReadContext& asker = {});
 
  private:
-  v1::VisionService::Stub& StubOf(const std::string& origin);
-  absl::StatusOr<std::string> Read(const std::string& origin, const store::EmbeddingKey& key);
+  struct Origin {
+    std::unique_ptr<v1::VisionService::Stub> stub;
+    bool silent = false;                         // the last that is known of it
+    absl::Time next_try = absl::InfinitePast();  // where it is silent
+  };
+
+  absl::StatusOr<v1::VisionService::Stub*> Approach(const std::string& origin);
+  absl::StatusOr<std::string> Read(v1::VisionService::Stub& stub, const store::EmbeddingKey& key,
+                                   const ReadContext& asker);
+  void Judge(const std::string& origin, const absl::Status& status, const ReadContext& asker,
+             absl::Time begun);
 
   const OriginOptions options_;
   const std::function<std::shared_ptr<grpc::Channel>(const std::string&)> connect_;
   const store::RecordCodec codec_;
   base::Clock& clock_;
   base::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::unique_ptr<v1::VisionService::Stub>> stubs_
-      ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Origin> origins_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // unknown ones, cut
 };
 

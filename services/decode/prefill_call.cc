@@ -5,8 +5,8 @@
 
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/request.h"
 #include "common/rpc/status.h"
+#include "services/decode/generate_end.h"
 #include "services/decode/translate.h"
 
 namespace tessera::decode {
@@ -42,9 +42,10 @@ PrefillCall* PrefillCall::Start(const GenerateParts& parts, grpc::CallbackServer
                                 const v1::DecodeServicePrefillRequest& request,
                                 v1::DecodeServicePrefillResponse& response) {
   const absl::Time now = parts.clock.Now();
-  std::shared_ptr<PrefillCall> call(new PrefillCall(parts, request, response));
+  std::shared_ptr<PrefillCall> call(new PrefillCall(
+      parts, now, rpc::AcceptRequest(context, now, parts.deadline_cap, parts.spans != nullptr),
+      request, response));
   call->self_ = call;
-  call->deadline_ = rpc::AcceptRequest(context, now, parts.deadline_cap).deadline;
   auto task = [call] {
     if (const absl::Status status = call->Submit(); !status.ok()) call->Conclude(status);
   };
@@ -88,8 +89,9 @@ absl::Status PrefillCall::Submit() {
     Conclude(absl::OkStatus());  // nothing of it could be kept
     return absl::OkStatus();
   }
-  request.arrival = parts_.clock.Now();
-  request.deadline = deadline_;
+  request.name = ToName(context_);
+  request.arrival = arrival_;
+  request.deadline = context_.deadline;
   request.sink = shared_from_this();
   RETURN_IF_ERROR(parts_.engine.Submit(std::move(request)).status());
   bool cancelled = false;
@@ -111,6 +113,10 @@ void PrefillCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
   response_.set_cached_tokens(outcome.cached_tokens);
   response_.set_computed_tokens(outcome.computed_tokens);
   response_.set_dropped(outcome.finish == FinishReason::kDropped);
+  {
+    base::MutexLock lock(mutex_);
+    outcome_ = outcome;
+  }
   Conclude(status);
 }
 
@@ -129,10 +135,12 @@ void PrefillCall::OnCancel() {
 // Once: the engine's end, or what kept it from beginning. The engine's thread has better to do than
 // to write it.
 void PrefillCall::Conclude(absl::Status status) {
+  const absl::Time now = parts_.clock.Now();
   {
     base::MutexLock lock(mutex_);
     if (status_.has_value()) return;
     status_ = std::move(status);
+    ended_ = now;
   }
   parts_.delivery.Schedule(shared_from_this());
 }
@@ -146,6 +154,12 @@ void PrefillCall::Deliver() {
   Finish(status);
 }
 
-void PrefillCall::OnDone() { self_.reset(); }
+void PrefillCall::OnDone() {
+  {
+    base::MutexLock lock(mutex_);
+    TellGenerateEnd({"Prefill", context_, arrival_, ended_, *status_, outcome_}, parts_.spans);
+  }
+  self_.reset();
+}
 
 }  // namespace tessera::decode

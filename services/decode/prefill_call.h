@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/rpc/request.h"
 #include "services/decode/generate_call.h"
 #include "tessera/v1/decode.pb.h"
 
@@ -42,9 +44,14 @@ class PrefillCall final : public grpc::ServerUnaryReactor,
   void Deliver() override;
 
  private:
-  PrefillCall(const GenerateParts& parts, const v1::DecodeServicePrefillRequest& request,
+  PrefillCall(const GenerateParts& parts, absl::Time arrival, rpc::RequestContext context,
+              const v1::DecodeServicePrefillRequest& request,
               v1::DecodeServicePrefillResponse& response)
-      : parts_(parts), request_(request), response_(response) {}
+      : parts_(parts),
+        arrival_(arrival),
+        context_(std::move(context)),
+        request_(request),
+        response_(response) {}
 
   // On a prompt thread.
   absl::Status Submit();
@@ -52,15 +59,18 @@ class PrefillCall final : public grpc::ServerUnaryReactor,
   void Conclude(absl::Status status);
 
   const GenerateParts parts_;
+  const absl::Time arrival_;
+  const rpc::RequestContext context_;
   const v1::DecodeServicePrefillRequest& request_;
   v1::DecodeServicePrefillResponse& response_;
-  absl::Time deadline_;
   std::shared_ptr<PrefillCall> self_;  // until OnDone
 
   base::Mutex mutex_;
   std::optional<SequenceId> id_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);  // of the end
+  absl::Time ended_ ABSL_GUARDED_BY(mutex_);                    // when that came
+  Outcome outcome_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::decode

@@ -20,17 +20,18 @@ struct OriginSeries {
 };
 
 store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
-                            const WantedRecord& wanted) {
+                            const WantedRecord& wanted, const ReadContext& asker) {
   if (wanted.origin.empty()) return nullptr;
   if (!client.Knows(wanted.origin)) {
     client.TellUnknown(wanted.origin);
     return nullptr;
   }
-  absl::StatusOr<store::RecordPtr> record = client.Get(wanted.origin, wanted.key);
+  absl::StatusOr<store::RecordPtr> record = client.Get(wanted.origin, wanted.key, asker);
   if (record.ok()) {
     series.hits.Increment();
     return *std::move(record);
   }
+  if (asker.ended.stop_requested()) return nullptr;  // we broke it off
   if (absl::IsNotFound(record.status())) {
     series.misses.Increment();
   } else if (absl::IsInvalidArgument(record.status())) {
@@ -54,18 +55,18 @@ ReadRecord FromStores(const RecordTiers& tiers, const WantedRecord& wanted) {
 }  // namespace
 
 RecordReader MakeRecordReader(const RecordTiers& tiers) {
-  return RecordReader(
-      [tiers, series = OriginSeries(tiers.metrics)](const WantedRecord& wanted) -> ReadRecord {
-        ReadRecord read = FromStores(tiers, wanted);
-        if (read.record != nullptr || tiers.origin == nullptr) return read;
-        store::RecordPtr made = FromOrigin(*tiers.origin, series, wanted);
-        if (made == nullptr) return {};
-        store::EmbeddingStore* keep = &tiers.local;
-        if (tiers.shared != nullptr) keep = tiers.shared;
-        // What it took to make the rows is not known here; that they had to travel is.
-        keep->Put(made, absl::Milliseconds(100)).IgnoreError();
-        return {std::move(made), RowTier::kOrigin};
-      });
+  return RecordReader([tiers, series = OriginSeries(tiers.metrics)](
+                          const WantedRecord& wanted, const ReadContext& asker) -> ReadRecord {
+    ReadRecord read = FromStores(tiers, wanted);
+    if (read.record != nullptr || tiers.origin == nullptr) return read;
+    store::RecordPtr made = FromOrigin(*tiers.origin, series, wanted, asker);
+    if (made == nullptr) return {};
+    store::EmbeddingStore* keep = &tiers.local;
+    if (tiers.shared != nullptr) keep = tiers.shared;
+    // What it took to make the rows is not known here; that they had to travel is.
+    keep->Put(made, absl::Milliseconds(100)).IgnoreError();
+    return {std::move(made), RowTier::kOrigin};
+  });
 }
 
 }  // namespace tessera::decode

@@ -198,6 +198,11 @@ Request ToRequest(const AskedFor& asked, const PromptPlan& plan) {
   return request;
 }
 
+RequestName ToName(const rpc::RequestContext& request) {
+  return {request.request_id,
+          request.trace.empty() ? std::string() : rpc::ToTraceparent(request.trace)};
+}
+
 v1::TokenLogprob ToTokenLogprob(const kernels::Sampled& sampled, int top,
                                 const text::Tokenizer& tokenizer) {
   const auto fill = [&tokenizer](int32_t id, float logprob, v1::TokenProbability& out) {

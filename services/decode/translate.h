@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/rpc/request.h"
 #include "common/text/tokenizer.h"
 #include "kernels/backend.h"
 #include "services/decode/engine/request.h"
@@ -31,8 +32,11 @@ struct AskedFor {
 // INVALID_ARGUMENT names the field. `row_width`: columns of a picture's row.
 absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_width);
 
-// What the engine gets; sink and times are the caller's. REQUIRES: `plan` was built from `asked`.
+// What the engine gets; sink, name and times are the caller's. REQUIRES: `plan` was built from
+// `asked`.
 Request ToRequest(const AskedFor& asked, const PromptPlan& plan);
+// Of what is asked of others for `request`.
+RequestName ToName(const rpc::RequestContext& request);
 
 // With as many of the likeliest as `top` says.
 v1::TokenLogprob ToTokenLogprob(const kernels::Sampled& sampled, int top,

@@ -39,7 +39,10 @@ const char* Name(Stage stage) {
 }
 
 ActiveRequest::ActiveRequest(SequenceId id, Request request, int32_t max_tokens)
-    : sink(std::move(request.sink)), deadline(request.deadline), arrival(request.arrival) {
+    : name(std::move(request.name)),
+      sink(std::move(request.sink)),
+      deadline(request.deadline),
+      arrival(request.arrival) {
   sequence.id = id;
   sequence.tenant = std::move(request.tenant);
   sequence.priority = request.priority;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -30,6 +31,8 @@ struct ActiveRequest {
   };
 
   Sequence sequence;
+  RequestName name;
+  std::stop_source ended;  // for who works for it elsewhere
   std::shared_ptr<TokenSink> sink;
   std::vector<Picture> pictures;  // in the order of the prompt
   absl::Time deadline;

@@ -37,7 +37,7 @@ Engine::Engine(const EngineOptions& options, EngineDevice device, RecordReader r
             {.fetch = [this](FetchJob job) { fetcher_->Fetch(std::move(job)); },
              .ended = [this](Priority priority) { LeavePlace(priority); }}),
       fetcher_(std::make_unique<RowFetcher>(
-          options.fetch, std::move(reader),
+          options.fetch, std::move(reader), clock,
           [this](FetchResult result) { queue_.Push(std::move(result)); })) {
   thread_ = std::thread([this] { Run(); });
 }

@@ -180,6 +180,7 @@ void EngineLoop::FailPlanned(const absl::Status& status) {
 
 void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
   const absl::Time now = clock_.Now();
+  request.ended.request_stop();
   EndStage(request);
   scheduler_.Remove(request.sequence);
   if (!request.sequence.ahead()) CountEnd(request, status);

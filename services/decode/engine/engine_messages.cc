@@ -78,6 +78,7 @@ void EngineLoop::Fetch(ActiveRequest& request) {
   const Sequence& sequence = request.sequence;
   FetchJob job;
   job.id = sequence.id;
+  job.asker = {request.name, request.deadline, request.ended.get_token()};
   for (size_t i = 0; i < sequence.pictures.size(); ++i) {
     if (!sequence.LacksRows(i)) continue;
     job.pictures.push_back(static_cast<int32_t>(i));
@@ -95,6 +96,10 @@ void EngineLoop::On(FetchResult message) {
   const auto it = requests_.find(message.id);
   if (it == requests_.end()) return;  // ended meanwhile
   ActiveRequest& request = *it->second;
+  // What is too late is not read, and nobody is to make it.
+  if (const absl::Time now = clock_.Now(); request.deadline <= now) {
+    return End(request, Expired(request, now));
+  }
   EndStage(request);
   bool complete = true;
   for (size_t i = 0; i < message.pictures.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace tessera::decode {
 
 RecordReader::RecordReader(store::EmbeddingStore& store)
-    : read_([&store](const WantedRecord& wanted) -> ReadRecord {
+    : read_([&store](const WantedRecord& wanted, const ReadContext&) -> ReadRecord {
         absl::StatusOr<std::optional<store::RecordPtr>> record = store.Get(wanted.key);
         if (!record.ok()) {
           base::Log(base::LogLevel::kWarning,

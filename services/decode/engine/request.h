@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "services/decode/engine/block_hash.h"
 #include "services/decode/engine/prompt_picture.h"
+#include "services/decode/engine/request_name.h"
 #include "services/decode/engine/sampling_options.h"
 #include "services/decode/engine/sequence.h"
 #include "services/decode/engine/token_sink.h"
@@ -17,6 +18,7 @@ namespace tessera::decode {
 // What an answer is asked for with. REQUIRES: `ids` is not empty; its -1 are exactly the places of
 // `pictures`, which ascend and stand apart.
 struct Request {
+  RequestName name;
   std::string tenant;  // shares no KV with other tenants
   // kAhead: computes `ids` for those who will begin so, and gives no answer.
   Priority priority = Priority::kQuestion;

@@ -4,8 +4,9 @@
 
 namespace tessera::decode {
 
-RowFetcher::RowFetcher(const RowFetcherOptions& options, RecordReader reader, Done done)
-    : options_(options), reader_(std::move(reader)), done_(std::move(done)) {
+RowFetcher::RowFetcher(const RowFetcherOptions& options, RecordReader reader, base::Clock& clock,
+                       Done done)
+    : options_(options), reader_(std::move(reader)), clock_(clock), done_(std::move(done)) {
   for (int32_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -50,6 +51,10 @@ bool RowFetcher::Room() const {
   return bytes_in_flight_ == 0 || bytes_in_flight_ + jobs_.front().bytes <= options_.max_bytes;
 }
 
+bool RowFetcher::Awaited(const ReadContext& asker) const {
+  return !asker.ended.stop_requested() && clock_.Now() < asker.deadline;
+}
+
 FetchResult RowFetcher::Read(FetchJob job) {
   FetchResult result;
   result.id = job.id;
@@ -57,7 +62,10 @@ FetchResult RowFetcher::Read(FetchJob job) {
   result.records.reserve(job.keys.size());
   result.rows.reserve(job.keys.size());
   for (size_t i = 0; i < job.keys.size(); ++i) {
-    ReadRecord read = reader_({job.keys[i], i < job.origins.size() ? job.origins[i] : ""});
+    ReadRecord read;
+    if (Awaited(job.asker)) {
+      read = reader_({job.keys[i], i < job.origins.size() ? job.origins[i] : ""}, job.asker);
+    }
     const bool found = read.record != nullptr;
     result.records.push_back(std::move(read.record));
     result.tiers.push_back(read.tier);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/store/rows.h"
 #include "services/decode/engine/record_reader.h"
@@ -23,6 +24,7 @@ struct RowFetcherOptions {
 // Records to read for one sequence.
 struct FetchJob {
   SequenceId id = 0;
+  ReadContext asker;
   std::vector<int32_t> pictures;  // positions in the sequence's pictures
   std::vector<store::EmbeddingKey> keys;
   std::vector<std::string> origins;  // of the keys; may be shorter: not known
@@ -38,13 +40,14 @@ struct FetchResult {
 };
 
 // Reads records on threads of its own, in the order in which they were asked for, so that a slow
-// store delays only who needs it. Any thread.
+// store delays only who needs it. Of a request that has ended, or whose deadline has passed,
+// nothing more is read. Any thread.
 class RowFetcher {
  public:
   using Done = std::function<void(FetchResult)>;
 
-  // `done` is called from the fetcher's threads, once per job.
-  RowFetcher(const RowFetcherOptions& options, RecordReader reader, Done done);
+  // `done` is called from the fetcher's threads, once per job. `clock` outlives the fetcher.
+  RowFetcher(const RowFetcherOptions& options, RecordReader reader, base::Clock& clock, Done done);
   // Drops the jobs that have not begun and waits for the others.
   ~RowFetcher();
   RowFetcher(const RowFetcher&) = delete;
@@ -57,10 +60,12 @@ class RowFetcher {
   void Run();
   bool NextJob(FetchJob& job);
   bool Room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Awaited(const ReadContext& asker) const;
   FetchResult Read(FetchJob job);
 
   const RowFetcherOptions options_;
   const RecordReader reader_;
+  base::Clock& clock_;
   const Done done_;
   base::Mutex mutex_;
   base::CondVar changed_;

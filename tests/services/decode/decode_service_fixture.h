@@ -90,7 +90,7 @@ class DecodeServiceTest : public ::testing::Test {
     if (setup.prefix_cache) options.prefix_cache_blocks = options.blocks;
     options.slow_client_timeout = setup.slow_client_timeout;
     options.max_ahead = 2;
-    engine_ = std::make_unique<Engine>(options, testing::MakeFakeDevice(options, pool_), store_,
+    engine_ = std::make_unique<Engine>(options, testing::MakeFakeDevice(options, pool_), reader_,
                                        base::RealClock());
     prompt_threads_ = std::make_unique<base::WorkerPool>(1, 100);
     v1::DecodeServiceGetInfoResponse info;
@@ -191,6 +191,7 @@ class DecodeServiceTest : public ::testing::Test {
 
   base::ComputePool pool_{1};
   testing::FakeStore store_;
+  RecordReader reader_{store_};
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
   std::optional<PromptBuilder> prompts_;

@@ -3,10 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <map>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/base/bounded_queue.h"
+#include "common/base/digest.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/rpc/trace_context.h"
 #include "tests/services/decode/decode_service_fixture.h"
 
 namespace tessera::decode {
@@ -133,6 +143,73 @@ TEST_F(DecodePrefillTest, ACancelledCallEndsItsWork) {
   while (engine_->stats().waiting > 0) std::this_thread::yield();
   EXPECT_EQ(engine_->stats().blocks_used, 0);
   store_.Release();
+}
+
+TEST_F(DecodePrefillTest, ItsEndIsOneLineOfTheLogWithTheCallersName) {
+  Start({.prefix_cache = true});
+  const store::RecordPtr record = FakeRecord(1, 9);
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  ::testing::internal::CaptureStderr();
+  for (const bool empty : {false, true}) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-request-id", empty ? "empty" : "whole");
+    context.AddMetadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00");
+    v1::DecodeServicePrefillResponse response;
+    stub_->Prefill(&context, empty ? v1::DecodeServicePrefillRequest() : Ahead(*record), &response);
+  }
+  server_->Shutdown(absl::InfiniteDuration());  // a line comes behind its answer
+  const std::vector<std::string> lines =
+      absl::StrSplit(::testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 2u);
+  std::map<std::string, base::Json> by_id;
+  for (const std::string& text : lines) {
+    const base::Json line = *base::ParseJson(text);
+    by_id[line["request_id"]] = line;
+    EXPECT_EQ(line["service"], "decode");
+    EXPECT_EQ(line["method"], "Prefill");
+    EXPECT_EQ(line["trace_id"], "0af7651916cd43dd8448eb211c80319c");
+  }
+  const base::Json& done = by_id["whole"];
+  EXPECT_EQ(done["code"], "OK");
+  EXPECT_EQ(done["images"], 1);
+  EXPECT_EQ(done["cache"], "local");
+  EXPECT_GT(done["prompt_tokens"], 9);
+  EXPECT_EQ(by_id["empty"]["reason"], "IMAGE_COUNT");
+}
+
+// What decode asks of others for a request is asked in its name.
+TEST_F(DecodePrefillTest, RowsAreReadInTheNameOfTheCall) {
+  base::BoundedQueue<ReadContext> askers(10);
+  reader_ = RecordReader([&askers](const WantedRecord&, const ReadContext& asker) -> ReadRecord {
+    askers.TryPush(ReadContext(asker));
+    return {FakeRecord(1, 9), RowTier::kLocal};
+  });
+  Start();
+  const auto named = [](grpc::ClientContext& context) {
+    context.AddMetadata("x-request-id", "id-1");
+    context.AddMetadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(100));
+  };
+  grpc::ClientContext ahead, asked;
+  named(ahead);
+  named(asked);
+  v1::DecodeServicePrefillResponse response;
+  ASSERT_TRUE(stub_->Prefill(&ahead, Ahead(*FakeRecord(1, 9)), &response).ok());
+  auto stream = stub_->Generate(&asked);
+  Send(*stream, Question(*FakeRecord(1, 9), "Which shelf is fuller?"));
+  stream->WritesDone();
+  ASSERT_TRUE(ReadAll(*stream).status.ok());
+  std::string last_span = "b7ad6b7169203331";
+  for (int call = 0; call < 2; ++call) {
+    const ReadContext asker = *askers.Pop();
+    EXPECT_EQ(asker.name.request_id, "id-1");
+    const auto trace = rpc::ParseTraceparent(asker.name.traceparent);
+    ASSERT_TRUE(trace.has_value()) << asker.name.traceparent;
+    EXPECT_EQ(base::ToHex(trace->trace_id), "0af7651916cd43dd8448eb211c80319c");
+    EXPECT_TRUE(trace->sampled);
+    EXPECT_NE(std::exchange(last_span, base::ToHex(trace->span_id)), last_span);  // its own
+    EXPECT_LT(asker.deadline, absl::Now() + absl::Seconds(101));
+  }
 }
 
 }  // namespace

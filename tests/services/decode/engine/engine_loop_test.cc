@@ -170,6 +170,28 @@ TEST_F(EngineLoopTest, DeadlinesNameTheStageTheyHit) {
   EXPECT_EQ(loop_->next_deadline(), absl::InfiniteFuture());
 }
 
+TEST_F(EngineLoopTest, AFetchKnowsWhoseItIsAndWhenNobodyWaitsForIt) {
+  Start(SmallEngine());
+  Request request = PictureRequest({FakeRecord(1, 4)}, 3, 9, 5, nullptr);
+  request.name = {"id-1", "a trace"};
+  request.deadline = clock_.Now() + absl::Seconds(5);
+  auto cancelled = Submit(request);
+  auto late = Submit(request);
+  const ReadContext& asker = jobs_.at(0).asker;
+  EXPECT_EQ(asker.name.request_id, "id-1");
+  EXPECT_EQ(asker.name.traceparent, "a trace");
+  EXPECT_EQ(asker.deadline, request.deadline);
+  EXPECT_FALSE(asker.ended.stop_requested());
+  loop_->Handle(CancelRequest{1, absl::CancelledError("gone")});
+  EXPECT_TRUE(asker.ended.stop_requested());
+  EXPECT_FALSE(jobs_.at(1).asker.ended.stop_requested());
+  // Rows that were not read for want of time are not asked for.
+  clock_.Advance(absl::Seconds(5));
+  Answer(jobs_.at(1), {nullptr});
+  EXPECT_TRUE(late->AwaitNeedRows().empty());
+  EXPECT_EQ(base::ReasonOf(late->status()), "DEADLINE_IN_FETCH");
+}
+
 TEST_F(EngineLoopTest, BlocksOfARequestWithNonfiniteLogitsAreNobodyElses) {
   testing::FakeDeviceOptions fake;
   fake.poisoned_id = 33;

@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <stop_token>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/base/bounded_queue.h"
+#include "common/base/mutex.h"
 #include "tests/services/decode/engine/fake_engine.h"
+#include "tests/support/fake_clock.h"
 
 namespace tessera::decode {
 namespace {
@@ -29,12 +34,50 @@ FetchJob Job(SequenceId id, std::vector<uint8_t> pictures, size_t bytes = 1) {
   return job;
 }
 
+// Every read but of picture 1 hangs until its request has ended, as one of a replica that is
+// silent.
+class SilentPlace {
+ public:
+  RecordReader Reader() {
+    return RecordReader([this](const WantedRecord& wanted, const ReadContext& asker) {
+      return wanted.key == FakeKey(1) ? ReadRecord{FakeRecord(1, 1), RowTier::kOrigin}
+                                      : Hang(asker);
+    });
+  }
+  void AwaitReads(int count) {
+    base::MutexLock lock(mutex_);
+    while (reads_ < count) changed_.Wait(mutex_);
+  }
+  int reads() {
+    base::MutexLock lock(mutex_);
+    return reads_;
+  }
+
+ private:
+  ReadRecord Hang(const ReadContext& asker) {
+    const std::stop_callback wake(asker.ended, [this] {
+      base::MutexLock lock(mutex_);
+      changed_.SignalAll();
+    });
+    base::MutexLock lock(mutex_);
+    ++reads_;
+    changed_.SignalAll();
+    while (!asker.ended.stop_requested()) changed_.Wait(mutex_);
+    return {};
+  }
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  int reads_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
 class RowFetcherTest : public ::testing::Test {
  protected:
   RowFetcher::Done Collect() {
     return [this](FetchResult result) { results_.TryPush(std::move(result)); };
   }
 
+  testing::FakeClock clock_;
   FakeStore store_;
   base::BoundedQueue<FetchResult> results_{1000};
 };
@@ -42,7 +85,7 @@ class RowFetcherTest : public ::testing::Test {
 TEST_F(RowFetcherTest, FoundAndMissingRecordsComeBackInTheOrderAsked) {
   ASSERT_TRUE(store_.Put(FakeRecord(1, 3), absl::ZeroDuration()).ok());
   ASSERT_TRUE(store_.Put(FakeRecord(3, 2), absl::ZeroDuration()).ok());
-  RowFetcher fetcher({}, store_, Collect());
+  RowFetcher fetcher({}, store_, clock_, Collect());
   fetcher.Fetch(Job(7, {1, 2, 3}));
   const FetchResult result = *results_.Pop();
   EXPECT_EQ(result.id, 7u);
@@ -63,7 +106,7 @@ TEST_F(RowFetcherTest, RowsComeAsADeviceTakesThem) {
   int8->dtype = stored.dtype;
   int8->data = std::move(stored.data);
   ASSERT_TRUE(store_.Put(int8, absl::ZeroDuration()).ok());
-  RowFetcher fetcher({}, store_, Collect());
+  RowFetcher fetcher({}, store_, clock_, Collect());
   fetcher.Fetch(Job(7, {1, 2, 3}));
   const FetchResult result = *results_.Pop();
   EXPECT_EQ(result.rows[0].view.data, result.records[0]->data.data());
@@ -78,13 +121,55 @@ TEST_F(RowFetcherTest, RowsComeAsADeviceTakesThem) {
 TEST_F(RowFetcherTest, ASlowReadDelaysNobodyElse) {
   ASSERT_TRUE(store_.Put(FakeRecord(1, 1), absl::ZeroDuration()).ok());
   store_.Block(FakeKey(9));
-  RowFetcher fetcher({.threads = 2}, store_, Collect());
+  RowFetcher fetcher({.threads = 2}, store_, clock_, Collect());
   fetcher.Fetch(Job(1, {9}));
   for (SequenceId id = 2; id < 50; ++id) fetcher.Fetch(Job(id, {1}));
   for (SequenceId id = 2; id < 50; ++id) EXPECT_EQ(results_.Pop()->id, id);
   EXPECT_EQ(results_.size(), 0u);
   store_.Release();
   EXPECT_EQ(results_.Pop()->id, 1u);
+}
+
+TEST_F(RowFetcherTest, RequestsThatHaveEndedLeaveTheThreadsToOthers) {
+  SilentPlace place;
+  RowFetcher fetcher({.threads = 2}, place.Reader(), clock_, Collect());
+  std::vector<std::stop_source> ended(6);
+  for (SequenceId id = 0; id < 6; ++id) {
+    FetchJob job = Job(id, {7, 8, 9});
+    job.asker.ended = ended[id].get_token();
+    fetcher.Fetch(std::move(job));
+  }
+  fetcher.Fetch(Job(99, {1}));
+  place.AwaitReads(2);
+  for (SequenceId id = 6; id-- > 0;) ended[id].request_stop();
+  for (int i = 0; i < 7; ++i) {
+    const FetchResult result = *results_.Pop();
+    if (result.id == 99) {
+      EXPECT_NE(result.records[0], nullptr);
+    } else {
+      EXPECT_EQ(result.records, std::vector<store::RecordPtr>(3));
+    }
+  }
+  EXPECT_EQ(place.reads(), 2);  // their other pictures were not read, nor any of those that waited
+}
+
+TEST_F(RowFetcherTest, NothingIsReadBehindADeadline) {
+  ASSERT_TRUE(store_.Put(FakeRecord(1, 1), absl::ZeroDuration()).ok());
+  int gets = 0;
+  store_.on_get = [&] {
+    ++gets;
+    clock_.Advance(absl::Seconds(1));
+  };
+  RowFetcher fetcher({.threads = 1}, store_, clock_, Collect());
+  FetchJob job = Job(1, {1, 1, 1, 1});
+  job.asker.deadline = clock_.Now() + absl::Seconds(2);
+  fetcher.Fetch(std::move(job));
+  const FetchResult result = *results_.Pop();
+  EXPECT_EQ(gets, 2);
+  EXPECT_NE(result.records[1], nullptr);
+  EXPECT_EQ(result.records[2], nullptr);
+  EXPECT_EQ(result.tiers[3], RowTier::kNone);
+  EXPECT_EQ(result.rows.size(), 4u);
 }
 
 TEST_F(RowFetcherTest, BytesInFlightAreBoundedAndALargerJobRunsAlone) {
@@ -97,7 +182,7 @@ TEST_F(RowFetcherTest, BytesInFlightAreBoundedAndALargerJobRunsAlone) {
     }
     --inside;
   };
-  RowFetcher fetcher({.threads = 8, .max_bytes = 10}, store_, Collect());
+  RowFetcher fetcher({.threads = 8, .max_bytes = 10}, store_, clock_, Collect());
   for (SequenceId id = 0; id < 200; ++id) fetcher.Fetch(Job(id, {1}, id % 3 == 0 ? 50 : 6));
   for (int i = 0; i < 200; ++i) results_.Pop();
   EXPECT_EQ(most.load(), 1);
@@ -108,7 +193,7 @@ TEST_F(RowFetcherTest, DyingDropsTheJobsThatHaveNotBegun) {
   std::atomic<int> gets{0};
   store_.on_get = [&] { ++gets; };
   {
-    RowFetcher fetcher({.threads = 1}, store_, Collect());
+    RowFetcher fetcher({.threads = 1}, store_, clock_, Collect());
     fetcher.Fetch(Job(1, {9}));
     for (SequenceId id = 2; id < 9; ++id) fetcher.Fetch(Job(id, {9}));
     while (gets.load() == 0) std::this_thread::yield();
