@@ -273,14 +273,16 @@ class StrangersTest(Hostile):
             f"/proc/{self.server.process.pid}/status").read_text())[1]) << 10
         before = peak()
         for method, body in (("Generate", empty), ("Generate", unknown), ("GenerateStream", inside),
-                             ("GetModelInfo", unknown)):
+                             ("UploadImage", empty), ("UploadImage", unknown), ("GetModelInfo", unknown)):
             for key in (None, KEY):
                 with grpc.insecure_channel(self.server.address,
                                            options=[("grpc.max_send_message_length", -1)]) as channel:
-                    call = (channel.unary_stream if method == "GenerateStream" else channel.unary_unary)(
-                        f"/tessera.v1.GatewayService/{method}")
+                    upload = method == "UploadImage"
+                    call = {"GenerateStream": channel.unary_stream, "UploadImage": channel.stream_unary}.get(
+                        method, channel.unary_unary)(f"/tessera.v1.GatewayService/{method}")
                     with self.assertRaises(grpc.RpcError) as caught:
-                        answer = call(body, metadata=bearer(key) if key else [], timeout=PATIENCE)
+                        answer = call(iter([body]) if upload else body, metadata=bearer(key) if key else [],
+                                      timeout=PATIENCE)
                         list(answer)
                 self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT if key
                                  else grpc.StatusCode.UNAUTHENTICATED, (method, caught.exception.details()))
