@@ -275,6 +275,9 @@ base::Json DecodeRuntime::State() const {
 EngineProgress DecodeRuntime::progress() const { return parts_->engine->progress(); }
 absl::Status DecodeRuntime::health() const { return parts_->engine->health(); }
 void DecodeRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
-bool DecodeRuntime::Drain(absl::Time deadline) { return parts_->engine->Drain(deadline); }
+bool DecodeRuntime::Drain(absl::Time deadline) {
+  const bool made = parts_->engine->Drain(deadline);
+  return parts_->service->AwaitCalls(deadline) && made;
+}
 
 }  // namespace tessera::decode

@@ -31,6 +31,9 @@ class DecodeService final : public v1::DecodeService::CallbackService {
                                     const v1::DecodeServiceGetInfoRequest* request,
                                     v1::DecodeServiceGetInfoResponse* response) override;
 
+  // False where calls are left at `deadline`: answers that are made and not yet read.
+  bool AwaitCalls(absl::Time deadline) { return parts_.calls->AwaitNone(parts_.clock, deadline); }
+
  private:
   void FillLoad(v1::DecodeServiceWatchLoadResponse& load) const;
 

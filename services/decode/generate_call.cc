@@ -40,7 +40,7 @@ GenerateCall* GenerateCall::Start(const GenerateParts& parts,
 
 GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival,
                            rpc::RequestContext context)
-    : parts_(parts), arrival_(arrival), context_(std::move(context)) {
+    : parts_(parts), token_(*parts_.calls), arrival_(arrival), context_(std::move(context)) {
   text_.reserve(kWarmTextBytes);
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/worker_pool.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
 #include "common/rpc/span_exporter.h"
 #include "common/text/tokenizer.h"
@@ -36,6 +37,7 @@ struct GenerateParts {
   size_t sink_bytes = 0;  // text that a client may leave unread before its answer is paused
   absl::Duration deadline_cap;
   rpc::SpanExporter* spans = nullptr;  // null: spans go nowhere
+  std::shared_ptr<rpc::CallTracker> calls = std::make_shared<rpc::CallTracker>();
 };
 
 // One Generate call: the stream's reactor and the engine's sink in one object. Reads come on gRPC's
@@ -84,6 +86,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   bool TakeResponse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const GenerateParts parts_;
+  const rpc::CallTracker::Token token_;
   const absl::Time arrival_;
   const rpc::RequestContext context_;
   std::shared_ptr<GenerateCall> self_;          // until OnDone

@@ -36,6 +36,7 @@ absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forec
 }  // namespace
 
 void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
+  if (parts_.running != nullptr) parts_.running->Add(shared_from_this());
   absl::StatusOr<ParsedRequest> parsed =
       ParseRequest(request, tenant, parts_.options, parts_.clock.Now());
   if (!parsed.ok()) {
@@ -345,12 +346,16 @@ void Answer::Cancel() {
       parts_.clock.Now() + kDeadlineSlack + kDeadlineRounding * given >= request_.deadline;
   const absl::Status status = late ? absl::DeadlineExceededError("the client waits no longer")
                                    : absl::CancelledError("the client has gone");
+  Stop(status, late);
+}
+
+void Answer::Stop(const absl::Status& status, bool told) {
   bool decoding = false;
   {
     base::MutexLock lock(mutex_);
     cancelled_ = true;
     decoding = decoding_;
-    if (late && failure_.ok()) failure_ = status;
+    if (told && failure_.ok()) failure_ = status;
   }
   // Decode's own end follows; a picture that waits for an upload of others does not end by itself.
   if (!decoding) End(status, {});
@@ -377,6 +382,7 @@ void Answer::End(const absl::Status& status, const v1::GenerateResponse& respons
     ended_ = true;
     computed = pictures_.computed();
   }
+  if (parts_.running != nullptr) parts_.running->Remove(*this);
   LetGoOfRows();
   parts_.admission.Release(ticket_);
   timeline_.OnEnd(parts_.clock.Now(), status, stage_.load(), response, computed);

@@ -16,6 +16,7 @@
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
 #include "services/gateway/pace.h"
+#include "services/gateway/running_answers.h"
 #include "services/gateway/validate.h"
 #include "services/gateway/work_estimate.h"
 #include "tessera/v1/gateway.pb.h"
@@ -47,7 +48,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
     const GatewayMetrics& metrics;
     Admission& admission;
     Pace& pace;
-    uint32_t context_tokens = 0;  // of the model; 0: not known
+    uint32_t context_tokens = 0;        // of the model; 0: not known
+    RunningAnswers* running = nullptr;  // outlives the answers; may be null
   };
   // `sink` lives until its OnEnd has returned. `arrival`: when the request came.
   Answer(const Parts& parts, rpc::RequestContext request, absl::Time arrival, AnswerSink& sink,
@@ -64,6 +66,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   // The end comes with CANCELLED, unless it came before; or, where the client has waited until its
   // deadline, with DEADLINE_EXCEEDED.
   void Cancel();
+  // The end comes with `status`, unless it came before.
+  void Abort(const absl::Status& status) { Stop(status, true); }
   // The sink takes pieces again, after it had said that it does not.
   void Resume();
   // The sink has not done so in time (SinkDeadline): the end comes with RESOURCE_EXHAUSTED,
@@ -94,6 +98,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   void LetGoOfPictures();
   void KeepCall(std::shared_ptr<Call> call);
   void CancelCalls();
+  // `told`: the end has `status`, whatever decode says of its own.
+  void Stop(const absl::Status& status, bool told);
   // The error of a deadline: one stage in message and facts, decode's where the end came from
   // there.
   absl::Status Late(const absl::Status& status) const;

@@ -24,6 +24,7 @@ namespace {
 
 constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
 constexpr absl::Duration kVisionPatience = absl::Seconds(3);
+constexpr absl::Duration kLastWords = absl::Seconds(1);  // for ends to be told
 
 template <typename Info, typename Ask>
 absl::StatusOr<Info> AskOne(absl::Duration timeout, const Ask& ask) {
@@ -81,7 +82,7 @@ auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Du
 template <typename Watch>
 void WatchOver(const std::shared_ptr<grpc::Channel>& channel, const Watch& watch,
                Replica& replica) {
-  replica.watch = [channel, watch, tracker = std::make_shared<CallTracker>()](
+  replica.watch = [channel, watch, tracker = std::make_shared<rpc::CallTracker>()](
                       absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end) {
     return watch(channel, *tracker, interval, std::move(on_load), std::move(on_end));
   };
@@ -263,6 +264,13 @@ bool GatewayRuntime::DecodeIsUp() {
 
 void GatewayRuntime::Drain(absl::Duration timeout) {
   admission_.Drain(clock_.Now() + timeout);
+  if (inflight() > 0) {
+    running_.AbortAll(base::WithRetry(
+        base::Error(absl::StatusCode::kUnavailable, "DRAINING",
+                    "the server ends and the answer took longer than its time; ask again"),
+        absl::Seconds(1)));
+    admission_.Drain(clock_.Now() + kLastWords);
+  }
   service_->StopAhead();
 }
 

@@ -50,14 +50,16 @@ class GatewayRuntime {
   // runtime.
   Answer::Parts answer_parts() {
     return Answer::Parts{options_, *resolver_, *decode_, clock_,
-                         metrics_, admission_, pace_,    model_info_.context_tokens()};
+                         metrics_, admission_, pace_,    model_info_.context_tokens(),
+                         &running_};
   }
 
   // Lives as long as the runtime; "tessera.v1.GatewayService".
   grpc::Service* service() { return service_.get(); }
   const v1::GetModelInfoResponse& model_info() const { return model_info_; }
 
-  // New requests are refused from now on; returns when none is left or `timeout` has passed.
+  // New requests are refused from now on; returns when none is left. Those that `timeout` finds end
+  // with UNAVAILABLE (DRAINING).
   void Drain(absl::Duration timeout);
 
   // Requests under way, uploads too.
@@ -85,6 +87,7 @@ class GatewayRuntime {
   KnownImages known_;
   Admission admission_;
   Pace pace_;
+  RunningAnswers running_;
   bool watched_ = false;  // replicas have names
   v1::GetModelInfoResponse model_info_;
   std::unique_ptr<ImageResolver> resolver_;  // before the clients, whose last calls still use it

@@ -5,9 +5,9 @@
 
 #include "common/base/timers.h"
 #include "common/rpc/bounded.h"
+#include "common/rpc/call_tracker.h"
 #include "services/gateway/ahead_prefill.h"
 #include "services/gateway/answer.h"
-#include "services/gateway/call_tracker.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -51,7 +51,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   ByteBudget uploads_, inflight_;
   base::Timers timers_;
   const std::shared_ptr<AheadPrefill> ahead_;
-  CallTracker tracker_;  // last: waits for the uploads first
+  rpc::CallTracker tracker_;  // last: waits for the uploads first
 };
 
 }  // namespace tessera::gateway

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/mutex.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/status.h"
-#include "services/gateway/call_tracker.h"
 #include "tessera/v1/decode.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -19,7 +19,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
                            public DecodeCall,
                            public std::enable_shared_from_this<GenerateCall> {
  public:
-  GenerateCall(CallTracker& tracker, std::shared_ptr<DecodeEvents> events)
+  GenerateCall(rpc::CallTracker& tracker, std::shared_ptr<DecodeEvents> events)
       : token_(tracker), events_(std::move(events)) {}
 
   void Start(v1::DecodeService::Stub& stub, const v1::DecodeStart& start,
@@ -140,7 +140,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     }
   }
 
-  const CallTracker::Token token_;  // first: goes last
+  const rpc::CallTracker::Token token_;  // first: goes last
   std::shared_ptr<DecodeEvents> events_;
   grpc::ClientContext context_;
   v1::DecodeServiceGenerateResponse read_;
@@ -164,7 +164,7 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
                           public Call,
                           public std::enable_shared_from_this<PrefillCall> {
  public:
-  PrefillCall(CallTracker& tracker, v1::DecodeServicePrefillRequest start,
+  PrefillCall(rpc::CallTracker& tracker, v1::DecodeServicePrefillRequest start,
               DecodeClient::PrefillDone done)
       : token_(tracker), start_(std::move(start)), done_(std::move(done)) {}
 
@@ -188,7 +188,7 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
   }
 
  private:
-  const CallTracker::Token token_;  // first: goes last
+  const rpc::CallTracker::Token token_;  // first: goes last
   const v1::DecodeServicePrefillRequest start_;
   DecodeClient::PrefillDone done_;
   grpc::ClientContext context_;
@@ -220,7 +220,7 @@ class GrpcDecodeClient final : public DecodeClient {
  private:
   const std::unique_ptr<v1::DecodeService::Stub> stub_;  // holds the channel
   const base::Clock& clock_;
-  CallTracker tracker_;  // last: waits for the calls first
+  rpc::CallTracker tracker_;  // last: waits for the calls first
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "common/base/error.h"
 #include "common/base/mutex.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/status.h"
-#include "services/gateway/call_tracker.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::gateway {
@@ -21,7 +21,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
                          public Call,
                          public std::enable_shared_from_this<EncodeCall> {
  public:
-  EncodeCall(CallTracker& tracker, Picture picture, VisionClient::EncodeDone done)
+  EncodeCall(rpc::CallTracker& tracker, Picture picture, VisionClient::EncodeDone done)
       : token_(tracker), picture_(std::move(picture)), done_(std::move(done)) {}
 
   void Start(v1::VisionService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
@@ -130,8 +130,8 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     StartWrite(&write_);
   }
 
-  const CallTracker::Token token_;  // first: goes last
-  Picture picture_;                 // its bytes until the record is there; they change with mutex_
+  const rpc::CallTracker::Token token_;  // first: goes last
+  Picture picture_;  // its bytes until the record is there; they change with mutex_
   VisionClient::EncodeDone done_;
   grpc::ClientContext context_;
   v1::EncodeResponse read_;
@@ -162,7 +162,7 @@ class GrpcVisionClient final : public VisionClient {
  private:
   const std::unique_ptr<v1::VisionService::Stub> stub_;  // holds the channel
   const base::Clock& clock_;
-  CallTracker tracker_;  // last: waits for the calls first
+  rpc::CallTracker tracker_;  // last: waits for the calls first
 };
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include "common/base/clock.h"
 #include "common/base/timers.h"
 #include "common/rpc/bounded.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
 #include "services/gateway/admission.h"
 #include "services/gateway/ahead_prefill.h"
-#include "services/gateway/call_tracker.h"
 #include "services/gateway/ended_call.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
@@ -29,7 +29,7 @@ struct UploadParts {
   const GatewayMetrics& metrics;
   ByteBudget& budget;
   base::Timers& timers;
-  CallTracker& tracker;
+  rpc::CallTracker& tracker;
   std::shared_ptr<AheadPrefill> ahead;
 };
 
@@ -53,7 +53,7 @@ class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::Uplo
   void ReadNext();
   void End(const absl::Status& status);
 
-  const CallTracker::Token token_;       // first: goes last
+  const rpc::CallTracker::Token token_;  // first: goes last
   std::shared_ptr<UploadReactor> self_;  // until OnDone
   const UploadParts parts_;
   const rpc::RequestContext request_;

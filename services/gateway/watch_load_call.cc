@@ -42,7 +42,7 @@ class LoadCall final : public grpc::ClientReadReactor<Response>,
                        public Call,
                        public std::enable_shared_from_this<LoadCall<Request, Response>> {
  public:
-  LoadCall(CallTracker& tracker, Replica::OnLoad on_load, Replica::OnEnd on_end)
+  LoadCall(rpc::CallTracker& tracker, Replica::OnLoad on_load, Replica::OnEnd on_end)
       : token_(tracker), on_load_(std::move(on_load)), on_end_(std::move(on_end)) {
     context_.set_wait_for_ready(true);
   }
@@ -70,7 +70,7 @@ class LoadCall final : public grpc::ClientReadReactor<Response>,
   }
 
  private:
-  const CallTracker::Token token_;  // first: goes last
+  const rpc::CallTracker::Token token_;  // first: goes last
   const Replica::OnLoad on_load_;
   const Replica::OnEnd on_end_;
   grpc::ClientContext context_;
@@ -80,9 +80,9 @@ class LoadCall final : public grpc::ClientReadReactor<Response>,
 };
 
 template <typename Service, typename Request, typename Response>
-std::shared_ptr<Call> Watch(const std::shared_ptr<grpc::Channel>& channel, CallTracker& tracker,
-                            absl::Duration interval, Replica::OnLoad on_load,
-                            Replica::OnEnd on_end) {
+std::shared_ptr<Call> Watch(const std::shared_ptr<grpc::Channel>& channel,
+                            rpc::CallTracker& tracker, absl::Duration interval,
+                            Replica::OnLoad on_load, Replica::OnEnd on_end) {
   const auto stub = Service::NewStub(channel);
   auto call =
       std::make_shared<LoadCall<Request, Response>>(tracker, std::move(on_load), std::move(on_end));
@@ -95,7 +95,7 @@ std::shared_ptr<Call> Watch(const std::shared_ptr<grpc::Channel>& channel, CallT
 }  // namespace
 
 std::shared_ptr<Call> WatchVisionLoad(const std::shared_ptr<grpc::Channel>& channel,
-                                      CallTracker& tracker, absl::Duration interval,
+                                      rpc::CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end) {
   return Watch<v1::VisionService, v1::VisionServiceWatchLoadRequest,
                v1::VisionServiceWatchLoadResponse>(channel, tracker, interval, std::move(on_load),
@@ -103,7 +103,7 @@ std::shared_ptr<Call> WatchVisionLoad(const std::shared_ptr<grpc::Channel>& chan
 }
 
 std::shared_ptr<Call> WatchDecodeLoad(const std::shared_ptr<grpc::Channel>& channel,
-                                      CallTracker& tracker, absl::Duration interval,
+                                      rpc::CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end) {
   return Watch<v1::DecodeService, v1::DecodeServiceWatchLoadRequest,
                v1::DecodeServiceWatchLoadResponse>(channel, tracker, interval, std::move(on_load),

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "services/gateway/call_tracker.h"
+#include "common/rpc/call_tracker.h"
 #include "services/gateway/replica_set.h"
 
 namespace tessera::gateway {
@@ -13,10 +13,10 @@ namespace tessera::gateway {
 // WatchLoad calls, as Replica::watch makes them. Each waits until its replica can be reached.
 // `tracker`, whose owner has the channel, outlives the calls.
 std::shared_ptr<Call> WatchVisionLoad(const std::shared_ptr<grpc::Channel>& channel,
-                                      CallTracker& tracker, absl::Duration interval,
+                                      rpc::CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end);
 std::shared_ptr<Call> WatchDecodeLoad(const std::shared_ptr<grpc::Channel>& channel,
-                                      CallTracker& tracker, absl::Duration interval,
+                                      rpc::CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end);
 
 }  // namespace tessera::gateway

@@ -1,6 +1,7 @@
 """The end of a server: what runs is finished, the rest refused."""
 
 import contextlib
+import json
 import signal
 import threading
 import unittest
@@ -9,7 +10,7 @@ import urllib.request
 
 import grpc
 
-from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from client import OTHER, PATIENCE, PICTURE, QUESTION, error_details, gateway_pb2, gateway_pb2_grpc, request
 from fleet import wait_until
 from harness import Server
 
@@ -65,6 +66,27 @@ class DrainTest(unittest.TestCase):
                 # By the signal itself: a shell tells 128 more than its number, 143 of SIGTERM.
                 self.assertEqual(server.process.wait(PATIENCE), -second)
                 self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_what_outlives_the_drain_is_told_so(self):
+        endless = dict(max_tokens=2000, logit_bias={100: 100})
+        with Server("--drain_timeout", "1ms") as server, grpc.insecure_channel(server.address) as channel:
+            stream = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
+                gateway_pb2.GenerateStreamRequest(request=request("Describe the shelf.", **endless)))
+            next(stream)
+            asked = urllib.request.Request(
+                f"http://{server._told('HTTP')}/v1/chat/completions", headers={"Content-Type": "application/json"},
+                data=json.dumps({"messages": [{"role": "user", "content": "Describe the shelf."}], "stream": True,
+                                 "max_tokens": 2000, "logit_bias": {"100": 100}}).encode())
+            with urllib.request.urlopen(asked, timeout=PATIENCE) as events:
+                self.assertIn(b"data:", events.readline())
+                server.process.send_signal(signal.SIGTERM)
+                last = [line for line in events.read().decode().splitlines() if line][-1]  # a whole body
+            self.assertEqual(json.loads(last.removeprefix("data: "))["error"]["code"], "draining", last)
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(stream)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+            self.assertEqual(error_details(caught.exception)["ErrorInfo"].reason, "DRAINING")
+            self.assertEqual(server.process.wait(PATIENCE), 0)
 
     def test_until_the_drain_begins_new_work_is_taken_though_it_is_not_ready(self):
         def ready():

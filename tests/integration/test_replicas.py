@@ -4,12 +4,13 @@ import pathlib
 import queue
 import shutil
 import signal
+import subprocess
 import threading
 import unittest
 
 import grpc
 
-from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, request
+from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
 from fleet import state, status, wait_until
 from harness import MODEL, SANITIZED
 from test_services import ANSWER, FleetTest, redis_says
@@ -62,6 +63,25 @@ class TwoOfEachTest(FleetTest):
         self.assertEqual(text, first.text[:1] * self.TOKENS)
         self.assertEqual(seen[-1].end.usage.output_tokens, self.TOKENS)
         return seen[-1].end.receipt
+
+    def test_an_answer_that_is_made_but_not_read_holds_the_end_of_its_replica(self):
+        asked = request("Describe the shelf.", max_tokens=1100, logit_bias={100: 100}, top_logprobs=5)
+        asked.session = "s"
+        used = self.ask(text="Hello?", session="s").receipt.replica
+        draining = next(p for p in self.fleet.decode if p.address == used)
+        with grpc.insecure_channel(self.fleet.address, options=[("grpc.http2.lookahead_bytes", 1024),
+                                                                ("grpc.http2.bdp_probe", 0)]) as channel:
+            slow = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
+                gateway_pb2.GenerateStreamRequest(request=asked))
+            next(slow)  # and no more until all of it is made
+            wait_until(lambda: state(draining)["decode"]["running"] == 0, "all tokens are made")
+            draining.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "draining" in draining.text(), "it drains")
+            with self.assertRaises(subprocess.TimeoutExpired):
+                draining.process.wait(2)  # longer than it gives to those who only watch
+            events = list(slow)
+        self.assertEqual(events[-1].end.usage.output_tokens, 1100)
+        self.assertEqual(draining.process.wait(PATIENCE), 0)
 
     def test_a_draining_replica_ends_what_it_has_and_gets_nothing_new(self):
         used = self.ask(text="Hello?", session="s").receipt.replica

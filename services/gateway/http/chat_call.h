@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
+#include "common/rpc/call_tracker.h"
 #include "services/gateway/answer.h"
-#include "services/gateway/call_tracker.h"
 #include "services/gateway/full_sink.h"
 #include "services/gateway/http/chat_request.h"
 #include "services/gateway/http/chat_response.h"
@@ -23,7 +23,7 @@ namespace tessera::gateway::http {
 struct ChatParts {
   Answer::Parts answer;
   base::Timers& timers;
-  CallTracker& tracker;
+  rpc::CallTracker& tracker;
   ChatLimits limits;
   ImageFetcher* fetcher = nullptr;  // null where limits.image_urls is false
 };
@@ -76,7 +76,7 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   void GiveUp();
   void TakeEnd(Output& output) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const CallTracker::Token token_;  // first: goes last
+  const rpc::CallTracker::Token token_;  // first: goes last
   const ChatParts parts_;
   const rpc::RequestContext context_;
   const absl::Time arrival_;

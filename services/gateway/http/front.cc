@@ -63,7 +63,7 @@ void Front::Drain(absl::Duration timeout, absl::Duration delay) {
   absl::SleepFor(delay);  // a second SIGTERM ends the process
   const absl::Time deadline = base::RealClock().Now() + timeout;
   parts_.gateway.Drain(timeout);
-  if (http_) http_->Shutdown(std::max(absl::ZeroDuration(), deadline - base::RealClock().Now()));
+  if (http_) http_->Shutdown(std::max(kLastWords, deadline - base::RealClock().Now()));
   grpc_->Shutdown(kLastWords);
 }
 

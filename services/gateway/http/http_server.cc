@@ -14,6 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/open_files.h"
@@ -145,7 +146,7 @@ struct HttpServer::Engine {
   ConnectionCount count;
   std::unique_ptr<TlsContext> tls;
   std::vector<std::unique_ptr<Loop>> loops;  // calls that have lost their connection post to them
-  std::optional<CallTracker> tracker;
+  std::optional<rpc::CallTracker> tracker;
   std::unique_ptr<ImageFetcher> fetcher;
   std::optional<ChatParts> chat;
   std::optional<asio::thread_pool> parsers;
@@ -224,7 +225,7 @@ void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket,
   }
   // Others are not accepted meanwhile: they would take the last files before one has made room.
   const bool full = IsFull(socket);
-  std::shared_ptr<asio::ssl::context> context = tls ? tls->Get(absl::Now()) : nullptr;
+  std::shared_ptr<asio::ssl::context> context = tls ? tls->Get(base::RealClock().Now()) : nullptr;
   asio::post(loop.io, [this, &loop, full, context, socket = std::move(socket)]() mutable {
     if (draining.load()) return;
     if (!full || loop.CloseIdle()) {

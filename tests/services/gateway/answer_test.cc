@@ -69,6 +69,22 @@ TEST_F(AnswerTest, WhoGoesBeforeTheDeadlineIsGone) {
   EXPECT_TRUE(absl::IsCancelled(sink_.status)) << sink_.status;
 }
 
+TEST_F(AnswerTest, AllThatRunAreEndedTogetherAndSayWhy) {
+  Ask({"a"});
+  Ask({});
+  Ask({});
+  decode_.calls.at(0)->End(absl::OkStatus());
+  EXPECT_EQ(sink_.ends, 1);
+  running_.AbortAll(base::Error(absl::StatusCode::kUnavailable, "DRAINING", "the end"));
+  EXPECT_TRUE(vision_.calls.at(0)->cancelled);
+  EXPECT_TRUE(decode_.calls.at(1)->cancelled);
+  EXPECT_EQ(sink_.ends, 3);
+  EXPECT_EQ(base::ReasonOf(sink_.status), "DRAINING") << sink_.status;
+  Ask({});
+  EXPECT_FALSE(decode_.calls.at(2)->cancelled);
+  EXPECT_EQ(sink_.ends, 3);
+}
+
 TEST_F(AnswerTest, AFullSinkHoldsDecodeUntilItIsResumed) {
   sink_.full = true;
   const std::shared_ptr<Answer> answer = Ask({});
