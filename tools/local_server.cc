@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   options.vision.model_dir = options.decode.model_dir = options.model_dir;
   options.gateway.model_name = options.model_name;
   options.vision.tenant_share = options.gateway.tenant_share;
+  options.gateway.slow_client_timeout = options.decode.slow_client_timeout;
   ASSIGN_OR_RETURN(options.gateway.handle_key, gateway::HandleKey(options.image_handle_key_file));
   RETURN_IF_ERROR(options.gateway.Validate());
 

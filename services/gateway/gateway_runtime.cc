@@ -146,10 +146,6 @@ ReplicaSetOptions InProcess(const char* service) {
   return options;
 }
 
-absl::StatusOr<std::vector<std::string>> ResolveNothing(const std::string& address) {
-  return std::vector<std::string>{address};
-}
-
 }  // namespace
 
 GatewayPeers GatewayPeers::Local(std::shared_ptr<grpc::Channel> vision,
@@ -178,7 +174,7 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
     const GatewayOptions& options, GatewayPeers peers, base::Clock& clock,
     metrics::Metrics& metrics) {
   RETURN_IF_ERROR(options.Validate());
-  const auto resolve = peers.watched ? rpc::ResolveAddress : ResolveNothing;
+  const NameLookup::Resolve resolve = peers.watched ? rpc::ResolveAddress : nullptr;
   auto runtime = std::unique_ptr<GatewayRuntime>(new GatewayRuntime(options, clock, metrics));
   Admission& admission = runtime->admission_;
   runtime->vision_replicas_ = std::make_unique<ReplicaSet>(
@@ -236,7 +232,7 @@ absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   vision_ = MakeRoutedVisionClient(*vision_replicas_);
   decode_ = MakeRoutedDecodeClient(*decode_replicas_);
   resolver_ = std::make_unique<ImageResolver>(*vision_, known_, std::move(fingerprint),
-                                              info.rows_per_image());
+                                              info.rows_per_image(), read->width());
   admission_.SetTotal(static_cast<int64_t>(read->kv_cache_tokens()));
   service_ = std::make_unique<GatewayService>(answer_parts(), info);
   return absl::OkStatus();

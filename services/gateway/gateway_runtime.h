@@ -40,7 +40,8 @@ class GatewayRuntime {
   // Asks decode what it serves, for up to options.peer_timeout; UNAVAILABLE when no replica of it
   // can be reached. Then vision, for 3 s at most: without it what needs no new picture is answered,
   // and its pictures when it comes. Their rows must be equally wide, else FAILED_PRECONDITION with
-  // both widths. `clock` and `metrics` outlive the runtime.
+  // both widths, or, where it comes later, for each picture. `clock` and `metrics` outlive the
+  // runtime.
   static absl::StatusOr<std::unique_ptr<GatewayRuntime>> Create(const GatewayOptions& options,
                                                                 GatewayPeers peers,
                                                                 base::Clock& clock,
@@ -58,8 +59,9 @@ class GatewayRuntime {
   grpc::Service* service() { return service_.get(); }
   const v1::GetModelInfoResponse& model_info() const { return model_info_; }
 
-  // New requests are refused from now on; returns when none is left. Those that `timeout` finds end
-  // with UNAVAILABLE (DRAINING).
+  // New requests are refused from now on; returns when none is left. Answers that `timeout` finds
+  // end with UNAVAILABLE (DRAINING) and have a second for it; uploads are left to who ends the
+  // server.
   void Drain(absl::Duration timeout);
 
   // Requests under way, uploads too.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+
 namespace tessera::gateway {
 
 std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
@@ -38,8 +41,10 @@ std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
   return vision_.Encode(picture, request,
                         [this, tenant = picture.tenant, digest = picture.digest,
                          done = std::move(done)](absl::StatusOr<EncodedImage> encoded) {
-                          if (!encoded.ok()) {
-                            done(encoded.status());
+                          const absl::Status status =
+                              encoded.ok() ? CheckWidth(encoded->ready.ref()) : encoded.status();
+                          if (!status.ok()) {
+                            done(status);
                             return;
                           }
                           ResolvedImage image;
@@ -53,6 +58,14 @@ std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
                           known_.Remember(tenant, digest, image.ref);
                           done(std::move(image));
                         });
+}
+
+absl::Status ImageResolver::CheckWidth(const v1::ImageRef& ref) const {
+  if (width_ == 0 || ref.width() == width_) return absl::OkStatus();
+  return base::Error(
+      absl::StatusCode::kFailedPrecondition, "WIDTH_MISMATCH",
+      absl::StrCat("vision makes rows of ", ref.width(), " columns, decode reads rows of ", width_,
+                   ": the two serve different models"));
 }
 
 void ImageResolver::Learn(const v1::ImageRef& ref) {

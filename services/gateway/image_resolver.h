@@ -27,10 +27,15 @@ class ImageResolver {
  public:
   // `fingerprint`: of the vision service whose refs are valid, until vision is heard to have
   // another. All outlive the resolver.
-  // `rows`: of every picture; 0 where they differ.
+  // `rows`: of every picture; 0 where they differ. `width`: columns that decode reads; 0 where
+  // that is not known.
   ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint,
-                uint32_t rows = 0)
-      : vision_(vision), known_(known), rows_(rows), fingerprint_(std::move(fingerprint)) {}
+                uint32_t rows = 0, uint32_t width = 0)
+      : vision_(vision),
+        known_(known),
+        rows_(rows),
+        width_(width),
+        fingerprint_(std::move(fingerprint)) {}
 
   using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
   // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
@@ -39,7 +44,8 @@ class ImageResolver {
   std::shared_ptr<Call> Resolve(const Picture& picture, const rpc::RequestContext& request,
                                 Done done);
 
-  // Asks vision though the ref is known: its record is gone.
+  // Asks vision though the ref is known: its record is gone. FAILED_PRECONDITION (WIDTH_MISMATCH)
+  // where vision and decode serve different models.
   std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
                                Done done);
 
@@ -60,12 +66,13 @@ class ImageResolver {
     Done unasked;
   };
 
+  absl::Status CheckWidth(const v1::ImageRef& ref) const;
   void Learn(const v1::ImageRef& ref);
   void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
 
   VisionClient& vision_;
   KnownImages& known_;
-  const uint32_t rows_;
+  const uint32_t rows_, width_;
   base::Mutex mutex_;
   uint32_t most_rows_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string fingerprint_ ABSL_GUARDED_BY(mutex_);

@@ -51,6 +51,8 @@ void AddFlags(flags::Command& command, Options& options) {
        {"load_silence", Value(options.replicas.load_silence),
         "a replica that says nothing for so long is left out, its calls are cancelled"},
        {"resolve_interval", Value(options.replicas.resolve_interval), "between two looks at names"},
+       {"slow_client_timeout", Value(options.gateway.slow_client_timeout),
+        "an answer that its client leaves unread for so long is ended"},
        {"image_handle_key_file", flags::ValueOrEmpty(options.handle_key_file),
         "key of image handles, the same for every gateway [a fresh one]"},
        {"reflection",

@@ -32,6 +32,10 @@ void NameLookup::Cancel() {
 
 std::vector<NameLookup::Addresses> NameLookup::Ask() {
   State& state = *state_;
+  {
+    base::MutexLock lock(state.mutex);
+    if (state.cancelled) return {};
+  }
   const auto ask = [shared = state_] {
     std::vector<Addresses> answers;
     for (const std::string& name : shared->names) answers.push_back(shared->resolve(name));

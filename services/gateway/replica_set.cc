@@ -26,9 +26,12 @@ ReplicaSet::ReplicaSet(ReplicaSetOptions options, ReplicaHooks hooks, base::Cloc
       clock_(clock),
       lookup_(options_.addresses, hooks_.resolve),
       timers_(std::make_unique<base::Timers>(clock)) {
-  Resolve();
   CheckSilence();
-  resolver_ = std::thread([this] { ResolveLoop(); });
+  if (hooks_.resolve == nullptr) {
+    Adopt(options_.addresses);
+  } else {
+    resolver_ = std::thread([this] { ResolveLoop(); });
+  }
 }
 
 ReplicaSet::~ReplicaSet() {
@@ -39,7 +42,7 @@ ReplicaSet::~ReplicaSet() {
     changed_.SignalAll();
   }
   lookup_.Cancel();
-  resolver_.join();
+  if (resolver_.joinable()) resolver_.join();
   timers_ = nullptr;  // none is started from now on
   {
     base::MutexLock lock(mutex_);
@@ -66,14 +69,12 @@ ReplicaSet::~ReplicaSet() {
 
 void ReplicaSet::ResolveLoop() {
   while (true) {
-    {
-      const absl::Time due = clock_.Now() + options_.resolve_interval;
-      base::MutexLock lock(mutex_);
-      while (!stop_ && clock_.Now() < due) clock_.WaitUntil(changed_, mutex_, due);
-      if (stop_) return;
-    }
     Resolve();
     SweepGone();
+    const absl::Time due = clock_.Now() + options_.resolve_interval;
+    base::MutexLock lock(mutex_);
+    while (!stop_ && clock_.Now() < due) clock_.WaitUntil(changed_, mutex_, due);
+    if (stop_) return;
   }
 }
 
@@ -191,7 +192,6 @@ void ReplicaSet::TellOfChange() {
 }
 
 void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status) {
-  Calls lost;
   {
     base::MutexLock lock(mutex_);
     const auto found = members_.find(name);
@@ -199,20 +199,17 @@ void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl:
       Member& member = found->second;
       member.watch_number = 0;
       member.watch = nullptr;
-      if (!status.ok()) {
-        if (member.up) {
-          base::Log(base::LogLevel::kWarning,
-                    absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
-        }
-        lost = TakeOut(member);
+      // Its calls stay: gRPC ends those that went with the watch, and what a replica said before it
+      // ended may still be on its way to a slow reader.
+      if (!status.ok() && std::exchange(member.up, false)) {
+        base::Log(base::LogLevel::kWarning,
+                  absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
       }
       const absl::Duration wait = status.ok() ? absl::ZeroDuration() : kRewatch;
       if (!stop_) timers_->At(clock_.Now() + wait, [this, name] { StartWatch(name); });
     }
   }
-  CancelAll(lost);
   TellOfChange();
-  lost.clear();  // their replicas wait for them to go
   base::MutexLock lock(mutex_);
   --watching_;  // the set may go from now on
   changed_.SignalAll();

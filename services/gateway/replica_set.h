@@ -62,6 +62,7 @@ struct ReplicaState {
 // How a set reaches its replicas.
 struct ReplicaHooks {
   // Addresses of "host:port", numeric. May block, and be called after the set is gone.
+  // Null: addresses are names already.
   NameLookup::Resolve resolve;
   std::function<std::shared_ptr<Replica>(const std::string& name)> make;
   // All of them, whenever one has told of itself, came or went. May be null; on any thread; must
@@ -72,8 +73,8 @@ struct ReplicaHooks {
 // The replicas of one service: who they are, who lives, who gets the next request. Any thread.
 class ReplicaSet {
  public:
-  // Resolves once before it returns, then in the background; an address that cannot be resolved
-  // keeps the replicas that it had. `clock` outlives the set.
+  // Resolves in the background, at once and then again and again; an address that cannot be
+  // resolved keeps the replicas that it had. `clock` outlives the set.
   ReplicaSet(ReplicaSetOptions options, ReplicaHooks hooks, base::Clock& clock);
   // Waits for the calls that use its replicas.
   ~ReplicaSet();

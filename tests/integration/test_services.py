@@ -38,11 +38,12 @@ def get_page(process, path):
 
 class FleetTest(unittest.TestCase):
     vision, decode = 1, 1
-    flags = vision_flags = ()
+    flags = vision_flags = decode_flags = ()
     gateway_flags = SLOW
 
     def setUp(self):
-        self.fleet = Fleet(self.vision, self.decode, self.flags, self.gateway_flags, self.vision_flags)
+        self.fleet = Fleet(self.vision, self.decode, self.flags, self.gateway_flags, self.vision_flags,
+                           self.decode_flags)
         self.addCleanup(self.fleet.close)
         self.channel = grpc.insecure_channel(self.fleet.address)
         self.addCleanup(lambda: self.channel.close())

@@ -93,6 +93,7 @@ class EncodeTalk final : public Talk<v1::EncodeRequest, v1::EncodeResponse> {
     v1::ImageRef& ref = *response.mutable_ready()->mutable_ref();
     ref.set_key(offer_.digest());
     ref.set_rows(256);
+    ref.set_width(64);
     ref.set_vision_fingerprint(kFingerprint);
     response.mutable_ready()->set_cache(v1::CACHE_TIER_COMPUTED);
     Say(std::move(response));

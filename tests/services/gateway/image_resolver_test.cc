@@ -44,6 +44,15 @@ TEST_F(ImageResolverTest, AKnownPictureIsNotAskedAboutAgain) {
   EXPECT_EQ(results_[1]->ref.key(), results_[0]->ref.key());
 }
 
+TEST_F(ImageResolverTest, RowsThatDecodeCannotReadAreNoRows) {
+  ImageResolver resolver(vision_, known_, "", 0, /*width=*/8);  // of the fake: 0
+  for (size_t i = 0; i < 2; ++i) {
+    resolver.Resolve(WithBytes("a"), request_, Into(results_));
+    vision_.calls.at(i)->Ready(v1::CACHE_TIER_COMPUTED);
+    EXPECT_EQ(base::ReasonOf(results_.at(i).status()), "WIDTH_MISMATCH");
+  }
+}
+
 TEST_F(ImageResolverTest, AnErrorIsNotRememberedForBytes) {
   resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
   vision_.calls.at(0)->Fail(absl::InvalidArgumentError("cut"));

@@ -45,20 +45,31 @@ class ReplicaSetTest : public ::testing::Test {
     set_ = nullptr;
   }
 
-  void Start(std::vector<std::string> addresses) {
+  void Start(const std::vector<std::string>& addresses) {
     ReplicaSetOptions options;
     options.service = "decode";
-    options.addresses = std::move(addresses);
+    options.addresses = addresses;
     set_ = std::make_unique<ReplicaSet>(
         options,
         ReplicaHooks{[names = names_](const std::string& address) { return names->Of(address); },
                      [this](const std::string& name) { return Make(name); },
                      [this](const std::vector<ReplicaState>& states) { Hear(states); }},
         clock_);
+    AwaitAll(addresses);
     decode_ = MakeRoutedDecodeClient(*set_);
     vision_ = MakeRoutedVisionClient(*set_);
   }
 
+  // Until every replica is there and watched.
+  void AwaitAll(const std::vector<std::string>& addresses) {
+    for (const std::string& address : addresses) {
+      const NameLookup::Addresses names = names_->Of(address);
+      ASSERT_TRUE(names.ok());
+      for (const std::string& name : *names) {
+        while (Watches(name) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
   void Hear(const std::vector<ReplicaState>& states) {
     base::MutexLock lock(mutex_);
     heard_ = states;

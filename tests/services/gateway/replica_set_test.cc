@@ -34,8 +34,11 @@ TEST_F(ReplicaSetTest, SilenceTakesAReplicaOutAndItsWordBringsItBack) {
 TEST_F(ReplicaSetTest, AReplicaWhoseWatchEndsIsDownAtOnceAndWatchedAgain) {
   Start({"r0:1"});
   Tell("r0:1");
+  auto events = std::make_shared<Events>();
+  Ask(events);
   EndWatch("r0:1");
   EXPECT_FALSE(IsUp("r0:1"));
+  EXPECT_FALSE(Stream("r0:1").cancelled);  // gRPC ends what has to end
   Await([&] { return Watches("r0:1") == 2; });
   Tell("r0:1");
   EXPECT_TRUE(IsUp("r0:1"));
