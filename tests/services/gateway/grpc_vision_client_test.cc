@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/mutex.h"
 #include "common/rpc/server.h"
 #include "tessera/v1/vision.grpc.pb.h"
 #include "tests/support/fake_clock.h"
@@ -26,7 +27,12 @@ class TakesBytes final : public v1::VisionService::Service {
     v1::EncodeResponse response;
     response.mutable_need_bytes();
     stream->Write(response);
-    while (taken.size() < size && stream->Read(&request)) taken += request.chunk();
+    std::string bytes;
+    while (bytes.size() < size && stream->Read(&request)) bytes += request.chunk();
+    {
+      base::MutexLock lock(mutex_);
+      taken_ = std::move(bytes);
+    }
     response.mutable_ready()->mutable_ref()->set_rows(16);
     stream->Write(response);
     while (stream->Read(&request)) {
@@ -34,7 +40,14 @@ class TakesBytes final : public v1::VisionService::Service {
     return grpc::Status::OK;
   }
 
-  std::string taken;
+  std::string taken() {
+    base::MutexLock lock(mutex_);
+    return taken_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::string taken_ ABSL_GUARDED_BY(mutex_);
 };
 
 TEST(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKept) {
@@ -54,7 +67,7 @@ TEST(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKept
   picture.bytes = nullptr;
   absl::StatusOr<EncodedImage> image = done.get_future().get();
   ASSERT_TRUE(image.ok()) << image.status();
-  EXPECT_EQ(vision.taken, std::string(3'000'000, 'x'));
+  EXPECT_EQ(vision.taken(), std::string(3'000'000, 'x'));
   EXPECT_NE(image->rows, nullptr);
   EXPECT_TRUE(bytes.expired());
   image->rows = nullptr;
