@@ -28,9 +28,9 @@ using testing::HttpGateway;
 using testing::Question;
 using testing::RawClient;
 
-constexpr int kStreams = 100;
-constexpr int kTokens = 300;
-constexpr auto kPace = std::chrono::milliseconds(10);
+constexpr int kStreams = 500;
+constexpr int kTokens = 100;
+constexpr auto kPace = std::chrono::milliseconds(50);
 constexpr int kConnections = 16;
 constexpr int kRequests = 20'000;  // of a round
 constexpr int kRounds = 5;
