@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/bounded_queue.h"
 #include "common/base/digest.h"
@@ -18,6 +18,7 @@
 #include "common/base/json.h"
 #include "common/rpc/trace_context.h"
 #include "tests/services/decode/decode_service_fixture.h"
+#include "tests/support/log_lines.h"
 
 namespace tessera::decode {
 namespace {
@@ -158,13 +159,11 @@ TEST_F(DecodePrefillTest, ItsEndIsOneLineOfTheLogWithTheCallersName) {
     stub_->Prefill(&context, empty ? v1::DecodeServicePrefillRequest() : Ahead(*record), &response);
   }
   server_->Shutdown(absl::InfiniteDuration());  // a line comes behind its answer
-  const std::vector<std::string> lines =
-      absl::StrSplit(::testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
-  ASSERT_EQ(lines.size(), 2u);
-  std::map<std::string, base::Json> by_id;
-  for (const std::string& text : lines) {
-    const base::Json line = *base::ParseJson(text);
-    by_id[line["request_id"]] = line;
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  std::map<std::string, base::Json> by_id = testing::LinesById(log);
+  ASSERT_EQ(by_id.size(), 2u) << log;
+  for (auto& [id, line] : by_id) {
     EXPECT_EQ(line["service"], "decode");
     EXPECT_EQ(line["method"], "Prefill");
     EXPECT_EQ(line["trace_id"], "0af7651916cd43dd8448eb211c80319c");

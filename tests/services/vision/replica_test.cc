@@ -1,6 +1,7 @@
 // What other processes ask of a vision replica: its load, and records that it has in memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -8,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "tests/services/vision/vision_service_fixture.h"
+#include "tests/support/log_lines.h"
 
 namespace tessera::vision {
 namespace {
@@ -87,13 +88,11 @@ TEST_F(ReplicaTest, EveryReadIsOneLineOfTheLogWithTheCallersName) {
     stream->Finish();
   }
   server_->Shutdown(absl::InfiniteDuration());  // a line comes behind its answer
-  const std::vector<std::string> lines =
-      absl::StrSplit(::testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
-  ASSERT_EQ(lines.size(), 2u);
-  std::map<std::string, base::Json> by_id;
-  for (const std::string& text : lines) {
-    const base::Json line = *base::ParseJson(text);
-    by_id[line["request_id"]] = line;
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  std::map<std::string, base::Json> by_id = testing::LinesById(log);
+  ASSERT_EQ(by_id.size(), 2u) << log;
+  for (auto& [id, line] : by_id) {
     EXPECT_EQ(line["service"], "vision");
     EXPECT_EQ(line["method"], "GetRecord");
     EXPECT_EQ(line["trace_id"], "0af7651916cd43dd8448eb211c80319c");
