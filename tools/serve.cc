@@ -82,14 +82,14 @@ void PrintReport(const LocalServer& server, const ServeOptions& options,
 }
 
 // What was done until the last line.
-struct Load {
+struct Counted {
   decode::EngineStats decode;
   vision::VisionAnswers vision;
 };
 
 // One line while there is something to say.
-void LogLoad(const LocalServer& server, Load& before) {
-  const Load now = {server.decode().stats(), server.vision().answers()};
+void LogLoad(const LocalServer& server, Counted& before) {
+  const Counted now = {server.decode().stats(), server.vision().answers()};
   std::optional<std::string> line = decode::LoadLine(now.decode, before.decode, kReportInterval);
   if (line) {
     const std::optional<std::string> hit = vision::HitText(now.vision, before.vision);
@@ -124,7 +124,7 @@ absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(options.server));
   PrintReport(*server, options, changed_flags, out);
 
-  Load before;
+  Counted before;
   while (!stop.Wait(kReportInterval)) LogLoad(*server, before);
   out << "draining" << std::endl;
   server->Drain(options.drain_timeout, options.drain_delay);

@@ -16,7 +16,7 @@
 namespace tessera::rpc {
 namespace {
 
-constexpr size_t kMaxBytes = 16 << 20;  // of the file
+constexpr size_t kMaxKeyFileBytes = 16 << 20;  // of the file
 constexpr size_t kMaxTenant = 64;
 
 bool IsTenant(absl::string_view name) {
@@ -73,7 +73,7 @@ absl::StatusOr<ApiKeys::Entries> ApiKeys::Parse(absl::string_view text) {
 }
 
 absl::Status ApiKeys::Read() const {
-  const absl::StatusOr<std::string> text = base::ReadFile(path_, kMaxBytes);
+  const absl::StatusOr<std::string> text = base::ReadFile(path_, kMaxKeyFileBytes);
   absl::StatusOr<Entries> entries = text.ok() ? Parse(*text) : text.status();
   if (!entries.ok()) {
     return base::BadField(

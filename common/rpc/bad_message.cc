@@ -27,7 +27,7 @@ class BadMessageInterceptor final : public grpc::experimental::Interceptor {
   std::atomic<bool> no_message_{false};  // reads and the end of a call overlap
 };
 
-class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class BadMessageFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo*) override {
@@ -48,7 +48,7 @@ grpc::Status BadMessage() {
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeBadMessageInterceptor() {
-  return std::make_unique<Factory>();
+  return std::make_unique<BadMessageFactory>();
 }
 
 void BeforeRead(google::protobuf::Message& message) {

@@ -10,7 +10,6 @@
 namespace tessera::rpc {
 namespace {
 
-using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::io::CodedInputStream;
 
@@ -20,7 +19,7 @@ class Counter {
   explicit Counter(CodedInputStream& in) : in_(in) {}
 
   // Of types that hold themselves nowhere, so the depth is theirs.
-  BoundedParse Count(const Descriptor& type) {
+  BoundedParse Count(const google::protobuf::Descriptor& type) {
     while (const uint32_t tag = in_.ReadTag()) {
       if (++fields_ > kMaxFields) return BoundedParse::kTooManyFields;
       const BoundedParse field = CountField(type, tag);
@@ -30,7 +29,7 @@ class Counter {
   }
 
  private:
-  BoundedParse CountField(const Descriptor& type, uint32_t tag) {
+  BoundedParse CountField(const google::protobuf::Descriptor& type, uint32_t tag) {
     uint64_t number = 0;
     int bytes = 0;
     switch (tag & 7) {  // https://protobuf.dev/programming-guides/encoding
@@ -63,7 +62,7 @@ class Counter {
   size_t fields_ = 0;
 };
 
-BoundedParse CountFields(grpc::ByteBuffer& bytes, const Descriptor& type) {
+BoundedParse CountFields(grpc::ByteBuffer& bytes, const google::protobuf::Descriptor& type) {
   grpc::ProtoBufferReader reader(&bytes);
   if (!reader.status().ok()) return BoundedParse::kBadMessage;
   CodedInputStream in(&reader);

@@ -85,10 +85,10 @@ class CallMetrics final : public grpc::experimental::Interceptor {
   bool ended_ = false;
 };
 
-class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class CallMetricsFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  Factory(metrics::Metrics& metrics, base::Clock& clock,
-          const std::vector<std::string>& service_names)
+  CallMetricsFactory(metrics::Metrics& metrics, base::Clock& clock,
+                     const std::vector<std::string>& service_names)
       : clock_(clock), other_(metrics, kOther) {
     for (const std::string& name : service_names) {
       const auto* service =
@@ -116,7 +116,7 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallMetricsInterceptor(
     metrics::Metrics& metrics, base::Clock& clock, const std::vector<std::string>& service_names) {
-  return std::make_unique<Factory>(metrics, clock, service_names);
+  return std::make_unique<CallMetricsFactory>(metrics, clock, service_names);
 }
 
 }  // namespace tessera::rpc

@@ -17,14 +17,14 @@
 namespace tessera::rpc {
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20;  // of one file
+constexpr size_t kMaxPemBytes = 1 << 20;  // of one file
 
 absl::Status Bad(const std::string& flag, const std::string& file, absl::string_view why) {
   return base::BadField(flag, "BAD_OPTION", absl::StrCat("--", flag, " ", file, ": ", why));
 }
 
 absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& file) {
-  absl::StatusOr<std::string> text = base::ReadFile(file, kMaxBytes);
+  absl::StatusOr<std::string> text = base::ReadFile(file, kMaxPemBytes);
   if (!text.ok()) return Bad(flag, file, text.status().message());
   return text;
 }

@@ -13,7 +13,7 @@
 namespace tessera::text {
 namespace {
 
-constexpr char kSupported[] =
+constexpr char kDecoders[] =
     "ByteLevel; Metaspace; Sequence of Replace (strings) or Metaspace, ByteFallback, Fuse, Strip "
     "(start), in this order";
 
@@ -39,7 +39,7 @@ absl::string_view StripStart(absl::string_view text, absl::string_view what, int
 
 absl::StatusOr<Decoder> Decoder::Parse(const base::Json* json) {
   if (json == nullptr || json->is_null()) {
-    return UnsupportedTokenizer("decoder", "none", kSupported);
+    return UnsupportedTokenizer("decoder", "none", kDecoders);
   }
   ASSIGN_OR_RETURN(const Fields fields, Fields::Of(*json, "decoder"));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
@@ -59,7 +59,7 @@ absl::Status Decoder::AddStep(const base::Json& json, absl::string_view path) {
   ASSIGN_OR_RETURN(const Fields fields, Fields::Of(json, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   const auto refuse = [&] {
-    return UnsupportedTokenizer(path, absl::StrCat("decoder type \"", type, "\" here"), kSupported);
+    return UnsupportedTokenizer(path, absl::StrCat("decoder type \"", type, "\" here"), kDecoders);
   };
   // Steps come in rising stages; only Replace may stand beside its like.
   int stage = kAlone;
@@ -109,7 +109,7 @@ absl::Status Decoder::AddMetaspace(const Fields& fields) {
 
 absl::Status Decoder::AddStrip(const Fields& fields) {
   if (!fused_) {
-    return UnsupportedTokenizer(fields.path(), "Strip without Fuse before it", kSupported);
+    return UnsupportedTokenizer(fields.path(), "Strip without Fuse before it", kDecoders);
   }
   ASSIGN_OR_RETURN(strip_char_, fields.String("content"));
   if (strip_char_.empty() || Utf8Length(strip_char_[0]) != strip_char_.size()) {

@@ -16,7 +16,7 @@ namespace tessera::text {
 namespace {
 
 constexpr size_t kMaxReplaced = size_t{256} << 20;  // bytes
-constexpr char kSupported[] = "Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip";
+constexpr char kNormalizers[] = "Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip";
 
 MarkedText CopyOf(const MarkedView& text) {
   MarkedText out(!text.marks.empty());
@@ -24,9 +24,10 @@ MarkedText CopyOf(const MarkedView& text) {
   return out;
 }
 
-class Chain final : public Normalizer {
+class NormalizerChain final : public Normalizer {
  public:
-  explicit Chain(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
+  explicit NormalizerChain(std::vector<std::unique_ptr<Normalizer>> steps)
+      : steps_(std::move(steps)) {}
   absl::StatusOr<MarkedText> Normalize(const MarkedView& text) const override {
     MarkedText out = CopyOf(text);
     for (const auto& step : steps_) {
@@ -138,7 +139,7 @@ class Strip final : public Normalizer {
   bool left_, right_;
 };
 
-absl::StatusOr<std::unique_ptr<Normalizer>> ParseChain(const Fields& fields) {
+absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizers(const Fields& fields) {
   ASSIGN_OR_RETURN(const base::Json* list, fields.Array("normalizers"));
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -147,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Normalizer>> ParseChain(const Fields& fields) {
     if (step == nullptr) return BadTokenizer(path, "is null");
     steps.push_back(std::move(step));
   }
-  return std::make_unique<Chain>(std::move(steps));
+  return std::make_unique<NormalizerChain>(std::move(steps));
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ParseReplace(const Fields& fields) {
@@ -166,7 +167,7 @@ absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const base::Json* js
   if (json == nullptr || json->is_null()) return std::unique_ptr<Normalizer>();
   ASSIGN_OR_RETURN(const Fields fields, Fields::Of(*json, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
-  if (type == "Sequence") return ParseChain(fields);
+  if (type == "Sequence") return ParseNormalizers(fields);
   if (type == "NFC") return std::make_unique<Form>(NormalForm::kNfc);
   if (type == "NFD") return std::make_unique<Form>(NormalForm::kNfd);
   if (type == "NFKC") return std::make_unique<Form>(NormalForm::kNfkc);
@@ -181,7 +182,7 @@ absl::StatusOr<std::unique_ptr<Normalizer>> ParseNormalizer(const base::Json* js
     ASSIGN_OR_RETURN(const bool right, fields.Bool("strip_right"));
     return std::make_unique<Strip>(left, right);
   }
-  return UnsupportedTokenizer(path, absl::StrCat("normalizer type \"", type, "\""), kSupported);
+  return UnsupportedTokenizer(path, absl::StrCat("normalizer type \"", type, "\""), kNormalizers);
 }
 
 }  // namespace tessera::text

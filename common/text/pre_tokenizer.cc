@@ -16,7 +16,7 @@
 namespace tessera::text {
 namespace {
 
-constexpr char kSupported[] = "Sequence, ByteLevel, Split, Metaspace, Digits";
+constexpr char kPreTokenizers[] = "Sequence, ByteLevel, Split, Metaspace, Digits";
 // Each step of a chain is one frame of the stack.
 constexpr size_t kMaxSteps = 16;
 constexpr char kGpt2Regex[] =
@@ -31,9 +31,9 @@ absl::Status Emit(const MarkedView& text, const std::vector<SplitPiece>& pieces,
   return absl::OkStatus();
 }
 
-class Chain final : public PreTokenizer {
+class PreTokenizerChain final : public PreTokenizer {
  public:
-  explicit Chain(std::vector<PreTokenizerPtr> steps) : steps_(std::move(steps)) {}
+  explicit PreTokenizerChain(std::vector<PreTokenizerPtr> steps) : steps_(std::move(steps)) {}
   absl::Status Run(const MarkedView& text, WordSink sink) const override {
     return RunFrom(0, text, sink);
   }
@@ -144,7 +144,7 @@ class Digits final : public PreTokenizer {
   bool individual_;
 };
 
-absl::StatusOr<PreTokenizerPtr> ParseChain(const Fields& fields) {
+absl::StatusOr<PreTokenizerPtr> ParsePreTokenizers(const Fields& fields) {
   ASSIGN_OR_RETURN(const base::Json* list, fields.Array("pretokenizers"));
   if (list->size() > kMaxSteps) {
     return BadTokenizer(fields.PathOf("pretokenizers"),
@@ -157,7 +157,7 @@ absl::StatusOr<PreTokenizerPtr> ParseChain(const Fields& fields) {
     if (step == nullptr) return BadTokenizer(path, "is null");
     steps.push_back(std::move(step));
   }
-  return std::make_unique<Chain>(std::move(steps));
+  return std::make_unique<PreTokenizerChain>(std::move(steps));
 }
 
 absl::StatusOr<PreTokenizerPtr> ParseSplit(const Fields& fields) {
@@ -212,7 +212,7 @@ absl::StatusOr<PreTokenizerPtr> ParsePreTokenizer(const base::Json* json, absl::
   if (json == nullptr || json->is_null()) return PreTokenizerPtr();
   ASSIGN_OR_RETURN(const Fields fields, Fields::Of(*json, path));
   ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
-  if (type == "Sequence") return ParseChain(fields);
+  if (type == "Sequence") return ParsePreTokenizers(fields);
   if (type == "ByteLevel") return ParseByteLevel(fields);
   if (type == "Split") return ParseSplit(fields);
   if (type == "Metaspace") return ParseMetaspace(fields);
@@ -220,7 +220,8 @@ absl::StatusOr<PreTokenizerPtr> ParsePreTokenizer(const base::Json* json, absl::
     ASSIGN_OR_RETURN(const bool individual, fields.Bool("individual_digits", false));
     return std::make_unique<Digits>(individual);
   }
-  return UnsupportedTokenizer(path, absl::StrCat("pre_tokenizer type \"", type, "\""), kSupported);
+  return UnsupportedTokenizer(path, absl::StrCat("pre_tokenizer type \"", type, "\""),
+                              kPreTokenizers);
 }
 
 }  // namespace tessera::text

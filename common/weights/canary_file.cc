@@ -23,7 +23,7 @@ namespace {
 constexpr char kFormat[] = "1";
 constexpr size_t kMaxFileBytes = size_t{1} << 30;
 
-absl::Status Bad(absl::string_view what) {
+absl::Status BadCanary(absl::string_view what) {
   return base::Error(absl::StatusCode::kInvalidArgument, "CANARY_BAD",
                      absl::StrCat(what, "; make it again with tessera canary"));
 }
@@ -71,7 +71,7 @@ class Reader {
   }
 
   void Fail(absl::string_view what) {
-    if (status_.ok()) status_ = Bad(what);
+    if (status_.ok()) status_ = BadCanary(what);
   }
   const absl::Status& status() const { return status_; }
 
@@ -93,15 +93,15 @@ class Reader {
 };
 
 absl::Status CheckFits(const Canary& canary) {
-  if (canary.rows.shape() != canary.grey_rows.shape()) return Bad("its rows differ in shape");
+  if (canary.rows.shape() != canary.grey_rows.shape()) return BadCanary("its rows differ in shape");
   const auto row_places = std::count(canary.prompt_ids.begin(), canary.prompt_ids.end(), -1);
   if (row_places != canary.rows.shape()[0]) {
-    return Bad(absl::StrCat("its prompt has ", row_places, " places for ", canary.rows.shape()[0],
-                            " rows"));
+    return BadCanary(absl::StrCat("its prompt has ", row_places, " places for ",
+                                  canary.rows.shape()[0], " rows"));
   }
-  if (canary.prompt_ids.back() < 0) return Bad("its prompt ends with a row");
+  if (canary.prompt_ids.back() < 0) return BadCanary("its prompt ends with a row");
   if (canary.answer.ids.size() != canary.grey.ids.size())
-    return Bad("its answers differ in length");
+    return BadCanary("its answers differ in length");
   return absl::OkStatus();
 }
 
@@ -129,14 +129,14 @@ std::string CanaryBytes(const Canary& canary) {
 
 absl::StatusOr<Canary> ParseCanary(absl::string_view file) {
   absl::StatusOr<std::vector<NamedTensor>> tensors = ParseSafetensors(file);
-  if (!tensors.ok()) return Bad(tensors.status().message());
+  if (!tensors.ok()) return BadCanary(tensors.status().message());
   ASSIGN_OR_RETURN(const auto metadata, ParseMetadata(file));
   const auto text = [&metadata](const char* key) {
     const auto found = metadata.find(key);
     return found == metadata.end() ? std::string() : found->second;
   };
   if (text("format") != kFormat) {
-    return Bad(absl::StrCat("its format is ", Quoted(text("format")), ", not ", kFormat));
+    return BadCanary(absl::StrCat("its format is ", Quoted(text("format")), ", not ", kFormat));
   }
   Reader reader(*std::move(tensors));
   Canary canary;
@@ -158,7 +158,7 @@ absl::StatusOr<std::optional<Canary>> ReadCanary(const std::string& model_dir) {
   const std::string path = (std::filesystem::path(model_dir) / kCanaryFileName).string();
   const absl::StatusOr<std::string> file = base::ReadFile(path, kMaxFileBytes);
   if (absl::IsNotFound(file.status())) return std::nullopt;
-  if (!file.ok()) return Bad(file.status().message());
+  if (!file.ok()) return BadCanary(file.status().message());
   absl::StatusOr<Canary> canary = ParseCanary(*file);
   if (!canary.ok()) return base::Annotate(canary.status(), path);
   ASSIGN_OR_RETURN(const std::string digest, ModelDigest(model_dir));

@@ -19,7 +19,7 @@ constexpr char kFileName[] = "model.safetensors";
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 100'000'000;
 
-absl::Status Bad(absl::string_view message) {
+absl::Status BadWeights(absl::string_view message) {
   return base::Error(absl::StatusCode::kInvalidArgument, "WEIGHTS_INVALID", message);
 }
 
@@ -49,18 +49,18 @@ using ShardMap = std::map<std::string, std::vector<std::string>>;
 absl::StatusOr<ShardMap> ReadIndex(const std::string& index_path) {
   absl::StatusOr<base::Json> index = base::ReadJsonFile(index_path, {.max_bytes = kMaxIndexBytes});
   if (!index.ok()) return index.status();
-  if (!index->is_object()) return Bad(absl::StrCat(index_path, ": the index is no object"));
+  if (!index->is_object()) return BadWeights(absl::StrCat(index_path, ": the index is no object"));
   const auto map = index->find("weight_map");
   if (map == index->end() || !map->is_object()) {
-    return Bad(absl::StrCat(index_path, ": weight_map is missing or no object"));
+    return BadWeights(absl::StrCat(index_path, ": weight_map is missing or no object"));
   }
   ShardMap shards;
   for (const auto& [tensor, shard] : map->items()) {
     const std::string who = absl::StrCat(index_path, ": tensor ", Quoted(tensor));
-    if (!shard.is_string()) return Bad(absl::StrCat(who, ": its shard is no string"));
+    if (!shard.is_string()) return BadWeights(absl::StrCat(who, ": its shard is no string"));
     const auto& name = shard.get_ref<const std::string&>();
     if (!IsPlainFileName(name)) {
-      return Bad(absl::StrCat(who, ": its shard ", Quoted(name), " is no plain file name"));
+      return BadWeights(absl::StrCat(who, ": its shard ", Quoted(name), " is no plain file name"));
     }
     shards[name].push_back(tensor);
   }
@@ -110,8 +110,8 @@ absl::StatusOr<std::unique_ptr<Weights>> Weights::OpenIndex(const std::string& i
     for (const std::string& tensor : wanted) {
       const auto it = held.find(tensor);
       if (it == held.end()) {
-        return Bad(absl::StrCat(index_path, ": tensor ", Quoted(tensor), " is not in ", path,
-                                ", where the index says it is"));
+        return BadWeights(absl::StrCat(index_path, ": tensor ", Quoted(tensor), " is not in ", path,
+                                       ", where the index says it is"));
       }
       weights->Add(tensor, it->second);
     }

@@ -6,8 +6,8 @@ namespace tessera::gateway {
 namespace {
 
 constexpr absl::Duration kWindow = absl::Seconds(5);
-constexpr absl::Duration kSpacing = absl::Milliseconds(100);  // of the samples that are kept
-constexpr absl::Duration kLeast = absl::Milliseconds(500);    // less tells nothing
+constexpr absl::Duration kSpacing = absl::Milliseconds(100);    // of the samples that are kept
+constexpr absl::Duration kLeastSpan = absl::Milliseconds(500);  // less tells nothing
 constexpr absl::Duration kRemembered = absl::Minutes(1);
 constexpr absl::Duration kShortest = absl::Milliseconds(100);
 constexpr absl::Duration kLongest = absl::Minutes(1);
@@ -28,7 +28,7 @@ void DrainRate::Observe(uint64_t ended, bool waiting, absl::Time now) {
   }
   while (samples_.size() > 2 && now - samples_.front().at > kWindow) samples_.pop_front();
   const absl::Duration span = now - samples_.front().at;
-  if (span < kLeast || ended == samples_.front().ended) return;
+  if (span < kLeastSpan || ended == samples_.front().ended) return;
   last_ = static_cast<double>(ended - samples_.front().ended) / absl::ToDoubleSeconds(span);
   known_at_ = now;
 }

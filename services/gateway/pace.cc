@@ -7,7 +7,7 @@ namespace tessera::gateway {
 namespace {
 
 constexpr size_t kMost = 64;
-constexpr size_t kLeast = 8;
+constexpr size_t kLeastAnswers = 8;
 constexpr absl::Duration kAge = absl::Seconds(30);
 // Fewer tokens take as long as so many: a step costs something whatever it holds.
 constexpr uint32_t kStepTokens = 16;
@@ -47,7 +47,7 @@ std::optional<Pace::Forecast> Pace::Predict(uint32_t prompt_tokens, absl::Time n
       if (sample.per_token > 0) per_token.push_back(sample.per_token);
     }
   }
-  if (prefill.size() < kLeast || per_token.size() < kLeast) return std::nullopt;
+  if (prefill.size() < kLeastAnswers || per_token.size() < kLeastAnswers) return std::nullopt;
   const uint32_t tokens = std::max(prompt_tokens, kStepTokens);
   return Forecast{absl::Seconds(Quantile(prefill, 0.5) * tokens),
                   absl::Seconds(Quantile(prefill, 0.1) * tokens),

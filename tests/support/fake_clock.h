@@ -19,7 +19,8 @@ class FakeClock final : public base::Clock {
   }
   // Wakes early, as a condition may: callers look at Now() and wait again, so a moved clock is
   // seen.
-  void WaitUntil(base::CondVar& cond, base::Mutex& mutex, absl::Time deadline) override {
+  void WaitUntil(base::CondVar& cond, base::Mutex& mutex, absl::Time deadline) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (Now() < deadline) cond.WaitFor(mutex, absl::Milliseconds(1));
   }
 

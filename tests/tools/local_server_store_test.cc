@@ -20,11 +20,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kModel[] = "models/shelf-vqa";
+constexpr char kShelf[] = "models/shelf-vqa";
 
-LocalServerOptions SomeOptions() {
+LocalServerOptions StoreOptions() {
   LocalServerOptions options;
-  options.model_dir = kModel;
+  options.model_dir = kShelf;
   options.decode.kv_cache_bytes.bytes = 8 << 20;
   options.store.redis.connect_timeout = absl::Minutes(1);  // a busy machine's Redis is no miss
   options.store.redis.operation_timeout = absl::Minutes(1);
@@ -45,7 +45,7 @@ Answered AskAfresh(const LocalServerOptions& options,
   v1::Message& message = *request.add_messages();
   message.set_role("user");
   message.add_parts()->mutable_image()->mutable_inline_data()->set_data(
-      base::ReadFile(absl::StrCat(kModel, "/", picture)).value());
+      base::ReadFile(absl::StrCat(kShelf, "/", picture)).value());
   message.add_parts()->set_text("What is the price on row 2?");
   grpc::ClientContext context;
   v1::GenerateResponse response;
@@ -58,7 +58,7 @@ Answered AskAfresh(const LocalServerOptions& options,
 TEST(LocalServerStoreTest, AfterARestartThePictureComesFromRedis) {
   testing::RedisServer redis;
   redis.Start();
-  LocalServerOptions options = SomeOptions();
+  LocalServerOptions options = StoreOptions();
   options.store.store = redis.Url();
   Answered answer = AskAfresh(options);
   EXPECT_EQ(answer.text, " 37");
@@ -83,7 +83,7 @@ TEST(LocalServerStoreTest, RecordsOfAnotherKeyAreNotBelieved) {
   testing::RedisServer redis;
   redis.Start();
   const testing::TempDir dir;
-  LocalServerOptions options = SomeOptions();
+  LocalServerOptions options = StoreOptions();
   options.store.store = redis.Url();
   options.store.key_file = dir.path() + "/key";
   std::ofstream(options.store.key_file) << std::string(32, 'a');
@@ -95,11 +95,11 @@ TEST(LocalServerStoreTest, RecordsOfAnotherKeyAreNotBelieved) {
 
 TEST(LocalServerStoreTest, AStoreThatCannotBeIsNamed) {
   for (const char* store : {"disk", "redis:/x", "http://127.0.0.1"}) {
-    LocalServerOptions options = SomeOptions();
+    LocalServerOptions options = StoreOptions();
     options.store.store = store;
     EXPECT_EQ(base::FieldOf(LocalServer::Start(options).status()), "embedding_store") << store;
   }
-  LocalServerOptions options = SomeOptions();
+  LocalServerOptions options = StoreOptions();
   options.store.key_file = "no-such-file";
   EXPECT_THAT(std::string(LocalServer::Start(options).status().message()),
               HasSubstr("--embedding_store_key_file"));
@@ -110,7 +110,7 @@ TEST(LocalServerStoreTest, ATakenPortIsToldBeforeTheModelIsLoaded) {
   const testing::Fd taken = testing::Listen(port);
   const std::string address = absl::StrCat("127.0.0.1:", port);
   for (const bool http : {false, true}) {
-    LocalServerOptions options = SomeOptions();
+    LocalServerOptions options = StoreOptions();
     options.vision.prepare_threads = -1;  // what loading would say
     (http ? options.http.address : options.grpc_address) = address;
     const absl::Status status = LocalServer::Start(options).status();

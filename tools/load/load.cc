@@ -44,6 +44,7 @@ class Load {
     const int32_t count = std::min(options_.concurrency, options_.sessions);
     for (int32_t i = 0; i < count; ++i) clients.emplace_back([this] { Client(); });
     for (std::thread& client : clients) client.join();
+    base::MutexLock lock(mutex_);
     return std::move(results_);
   }
 

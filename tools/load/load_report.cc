@@ -121,17 +121,17 @@ void Table(std::ostream& out, const char* title, const std::vector<LoadLatencies
   }
 }
 
-base::Json ToJson(const Distribution& d) {
+base::Json JsonOf(const Distribution& d) {
   return {{"mean", d.mean}, {"median", d.median}, {"p90", d.p90}, {"p99", d.p99}};
 }
 
-base::Json ToJson(const LoadLatencies& l) {
+base::Json JsonOf(const LoadLatencies& l) {
   return {{"name", l.name},
           {"requests", l.ttft.count},
-          {"ttft_ms", ToJson(l.ttft)},
-          {"tpot_ms", ToJson(l.tpot)},
-          {"itl_ms", ToJson(l.itl)},
-          {"e2e_ms", ToJson(l.e2e)},
+          {"ttft_ms", JsonOf(l.ttft)},
+          {"tpot_ms", JsonOf(l.tpot)},
+          {"itl_ms", JsonOf(l.itl)},
+          {"e2e_ms", JsonOf(l.e2e)},
           {"itl_jitter", l.jitter()}};
 }
 
@@ -218,14 +218,14 @@ std::string LoadReportJson(const LoadReport& report, const LoadOptions& load) {
                      {"cached_tokens", report.cached_tokens},
                      {"ahead_tokens", report.ahead_tokens},
                      {"total_output_tokens", report.output_tokens},
-                     {"all", ToJson(report.all)},
+                     {"all", JsonOf(report.all)},
                      {"by_tier", base::Json::array()},
                      {"by_complexity", base::Json::array()},
                      {"stages_mean_ms", base::Json::object()},
                      {"server_peak_bytes", nullptr}};
-  for (const LoadLatencies& group : report.by_tier) json["by_tier"].push_back(ToJson(group));
+  for (const LoadLatencies& group : report.by_tier) json["by_tier"].push_back(JsonOf(group));
   for (const LoadLatencies& group : report.by_complexity) {
-    json["by_complexity"].push_back(ToJson(group));
+    json["by_complexity"].push_back(JsonOf(group));
   }
   for (const auto& [name, mean] : report.stages) json["stages_mean_ms"][name] = mean;
   if (report.server_peak_bytes) json["server_peak_bytes"] = *report.server_peak_bytes;

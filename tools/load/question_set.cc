@@ -13,7 +13,7 @@
 namespace tessera::tools {
 namespace {
 
-constexpr size_t kMaxImageBytes = size_t{256} << 20;
+constexpr size_t kMaxPictureBytes = size_t{256} << 20;
 
 // The text at `key` of a line.
 absl::StatusOr<std::string> TextOf(const base::Json& json, const char* key) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<PictureQuestions>> ReadQuestions(const std::string& p
       PictureQuestions& picture = pictures.emplace_back();
       picture.name = *image;
       absl::StatusOr<std::string> bytes =
-          base::ReadFile((directory / *image).string(), kMaxImageBytes);
+          base::ReadFile((directory / *image).string(), kMaxPictureBytes);
       if (!bytes.ok()) return base::Annotate(bytes.status(), where);
       picture.bytes = *std::move(bytes);
     }

@@ -33,9 +33,10 @@ absl::StatusOr<StepTime> StepTime::Load(const std::string& path) {
       {"encode_seconds", &time.encode_seconds},
   }};
   for (const auto& [key, value] : json.items()) {
-    const bool known = key == "name" || key == "source" ||
-                       std::any_of(numbers.begin(), numbers.end(),
-                                   [&key](const auto& number) { return key == number.first; });
+    const bool known =
+        key == "name" || key == "source" ||
+        std::any_of(numbers.begin(), numbers.end(),
+                    [&key = key](const auto& number) { return key == number.first; });
     if (!known) return Refuse(path, key, "is not known");
   }
   for (const auto& [key, target] : numbers) {

@@ -107,10 +107,11 @@ absl::StatusOr<Value> Round(const Context& context, absl::string_view name, cons
   return Value::Float(std::strtod(buffer, nullptr), subject.untrusted());
 }
 
-constexpr NamedFilter kFilters[] = {{"int", Int}, {"float", Float}, {"abs", Abs}, {"round", Round}};
+constexpr NamedFilter kNumberFilters[] = {
+    {"int", Int}, {"float", Float}, {"abs", Abs}, {"round", Round}};
 
 }  // namespace
 
-FilterBody FindNumberFilter(absl::string_view name) { return FindIn(kFilters, name); }
+FilterBody FindNumberFilter(absl::string_view name) { return FindIn(kNumberFilters, name); }
 
 }  // namespace tessera::decode::jinja

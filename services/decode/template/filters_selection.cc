@@ -198,7 +198,7 @@ absl::StatusOr<Value> Sum(const Context& context, absl::string_view name, const 
   return sum;
 }
 
-constexpr NamedFilter kFilters[] = {
+constexpr NamedFilter kSelectionFilters[] = {
     {"select", Select},     {"reject", Select}, {"selectattr", Select},
     {"rejectattr", Select}, {"map", Map},       {"sort", Sort},
     {"dictsort", DictSort}, {"unique", Unique}, {"min", Extreme},
@@ -206,6 +206,6 @@ constexpr NamedFilter kFilters[] = {
 
 }  // namespace
 
-FilterBody FindSelectionFilter(absl::string_view name) { return FindIn(kFilters, name); }
+FilterBody FindSelectionFilter(absl::string_view name) { return FindIn(kSelectionFilters, name); }
 
 }  // namespace tessera::decode::jinja

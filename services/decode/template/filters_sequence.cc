@@ -116,13 +116,13 @@ absl::StatusOr<Value> Default(const Context& context, absl::string_view name, co
   return bound[0] != nullptr ? *bound[0] : Value::String("");
 }
 
-constexpr NamedFilter kFilters[] = {
+constexpr NamedFilter kSequenceFilters[] = {
     {"length", Length}, {"count", Length},    {"list", List},       {"first", Ends},
     {"last", Ends},     {"reverse", Reverse}, {"join", JoinFilter}, {"items", DictItems},
     {"batch", Batch},   {"default", Default}, {"d", Default}};
 
 }  // namespace
 
-FilterBody FindSequenceFilter(absl::string_view name) { return FindIn(kFilters, name); }
+FilterBody FindSequenceFilter(absl::string_view name) { return FindIn(kSequenceFilters, name); }
 
 }  // namespace tessera::decode::jinja

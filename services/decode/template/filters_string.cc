@@ -123,7 +123,7 @@ absl::StatusOr<Value> ToJson(const Context& context, absl::string_view name, con
   return context.String(std::move(out));
 }
 
-constexpr NamedFilter kFilters[] = {
+constexpr NamedFilter kStringFilters[] = {
     {"upper", Case},      {"lower", Case},    {"title", Case},
     {"capitalize", Case}, {"trim", Trim},     {"replace", ReplaceFilter},
     {"string", String},   {"indent", Indent}, {"wordcount", WordCount},
@@ -131,6 +131,6 @@ constexpr NamedFilter kFilters[] = {
 
 }  // namespace
 
-FilterBody FindStringFilter(absl::string_view name) { return FindIn(kFilters, name); }
+FilterBody FindStringFilter(absl::string_view name) { return FindIn(kStringFilters, name); }
 
 }  // namespace tessera::decode::jinja

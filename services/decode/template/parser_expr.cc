@@ -17,8 +17,8 @@ struct Spelling {
   Op op;
 };
 
-constexpr Spelling kComparisons[] = {{"==", Op::kEq}, {"!=", Op::kNe}, {"<=", Op::kLe},
-                                     {">=", Op::kGe}, {"<", Op::kLt},  {">", Op::kGt}};
+constexpr Spelling kComparisonOperators[] = {{"==", Op::kEq}, {"!=", Op::kNe}, {"<=", Op::kLe},
+                                             {">=", Op::kGe}, {"<", Op::kLt},  {">", Op::kGt}};
 constexpr Spelling kSums[] = {{"+", Op::kAdd}, {"-", Op::kSub}};
 constexpr Spelling kProducts[] = {
     {"*", Op::kMul}, {"/", Op::kDiv}, {"//", Op::kFloorDiv}, {"%", Op::kMod}};
@@ -146,7 +146,7 @@ absl::StatusOr<ExprPtr> ExprParser::Compare() {
   for (;;) {
     Op op;
     const int line = tokens_.line();
-    if (const Spelling* spelling = OperatorAt(tokens_, kComparisons); spelling != nullptr) {
+    if (const Spelling* spelling = OperatorAt(tokens_, kComparisonOperators); spelling != nullptr) {
       tokens_.Take();
       op = spelling->op;
     } else if (tokens_.SkipName("in")) {

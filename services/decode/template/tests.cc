@@ -52,7 +52,7 @@ struct Comparison {
   Op op;
 };
 
-constexpr Comparison kComparisons[] = {
+constexpr Comparison kComparisonTests[] = {
     {"eq", Op::kEq}, {"equalto", Op::kEq},     {"==", Op::kEq}, {"ne", Op::kNe},
     {"!=", Op::kNe}, {"lt", Op::kLt},          {"<", Op::kLt},  {"lessthan", Op::kLt},
     {"le", Op::kLe}, {"<=", Op::kLe},          {"gt", Op::kGt}, {">", Op::kGt},
@@ -92,7 +92,7 @@ absl::StatusOr<bool> SameAs(const Value& a, const Value& b) {
 
 bool IsTest(absl::string_view name) {
   return FindNamed(kPredicates, name) != std::end(kPredicates) ||
-         FindNamed(kComparisons, name) != std::end(kComparisons) ||
+         FindNamed(kComparisonTests, name) != std::end(kComparisonTests) ||
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
@@ -102,7 +102,7 @@ absl::StatusOr<bool> CallTest(const Context& context, absl::string_view name, co
     RETURN_IF_ERROR(args.Bind(name, {}).status());
     return test->holds(subject);
   }
-  if (const auto* test = FindNamed(kComparisons, name); test != std::end(kComparisons)) {
+  if (const auto* test = FindNamed(kComparisonTests, name); test != std::end(kComparisonTests)) {
     ASSIGN_OR_RETURN(const auto bound, args.Bind(name, {"other"}, 1));
     return CompareValues(context, test->op, subject, *bound[0]);
   }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::string_view kHandleScheme = "tessera-image:";
 
-absl::Status Bad(absl::string_view place, absl::string_view message) {
+absl::Status BadPart(absl::string_view place, absl::string_view message) {
   return base::BadField(place, "BAD_PARAMETER", absl::StrCat(place, " ", message));
 }
 
@@ -36,7 +36,7 @@ class MessageReader {
     RETURN_IF_ERROR(ReadRole(fields));
     ASSIGN_OR_RETURN(const base::Json* calls, fields.Array("tool_calls"));
     if (calls != nullptr && !calls->empty()) {
-      return Bad(fields.PlaceOf("tool_calls"), "is not supported: models call no tools here");
+      return BadPart(fields.PlaceOf("tool_calls"), "is not supported: models call no tools here");
     }
     return ReadContent(fields);
   }
@@ -45,13 +45,13 @@ class MessageReader {
   absl::Status ReadRole(const JsonFields& fields) {
     const std::string place = fields.PlaceOf("role");
     ASSIGN_OR_RETURN(const std::string* role, fields.String("role"));
-    if (role == nullptr) return Bad(place, "is missing: system, user or assistant");
+    if (role == nullptr) return BadPart(place, "is missing: system, user or assistant");
     if (*role == "tool" || *role == "function") {
-      return Bad(place, absl::StrCat("is \"", *role,
-                                     "\", which is not supported: models call no tools here"));
+      return BadPart(place, absl::StrCat("is \"", *role,
+                                         "\", which is not supported: models call no tools here"));
     }
     if (*role != "system" && *role != "developer" && *role != "user" && *role != "assistant") {
-      return Bad(place, "must be system, developer, user or assistant");
+      return BadPart(place, "must be system, developer, user or assistant");
     }
     message_.set_role(*role == "developer" ? "system" : *role);
     return absl::OkStatus();
@@ -61,7 +61,7 @@ class MessageReader {
     const std::string place = fields.PlaceOf("content");
     base::Json* content = fields.Find("content");
     if (content == nullptr) {
-      if (message_.role() != "assistant") return Bad(place, "is missing: a string or a list");
+      if (message_.role() != "assistant") return BadPart(place, "is missing: a string or a list");
       message_.add_parts()->set_text("");
       return absl::OkStatus();
     }
@@ -70,7 +70,7 @@ class MessageReader {
       return absl::OkStatus();
     }
     if (!content->is_array()) return JsonFields::Wrong(place, "a string or a list", *content);
-    if (content->empty()) return Bad(place, "is an empty list: at least one text or picture");
+    if (content->empty()) return BadPart(place, "is an empty list: at least one text or picture");
     for (size_t i = 0; i < content->size(); ++i) {
       RETURN_IF_ERROR(ReadPart((*content)[i], absl::StrCat(place, "[", i, "]")));
     }
@@ -81,11 +81,11 @@ class MessageReader {
     if (!json.is_object()) return JsonFields::Wrong(place, "an object", json);
     const JsonFields fields(json, place + ".");
     ASSIGN_OR_RETURN(const std::string* type, fields.String("type"));
-    if (type == nullptr) return Bad(fields.PlaceOf("type"), "is missing: text or image_url");
+    if (type == nullptr) return BadPart(fields.PlaceOf("type"), "is missing: text or image_url");
     if (*type == "image_url") return ReadImage(fields);
-    if (*type != "text") return Bad(fields.PlaceOf("type"), "must be text or image_url");
+    if (*type != "text") return BadPart(fields.PlaceOf("type"), "must be text or image_url");
     ASSIGN_OR_RETURN(std::string * text, fields.String("text"));
-    if (text == nullptr) return Bad(fields.PlaceOf("text"), "is missing");
+    if (text == nullptr) return BadPart(fields.PlaceOf("text"), "is missing");
     message_.add_parts()->set_text(std::move(*text));
     return absl::OkStatus();
   }
@@ -94,22 +94,22 @@ class MessageReader {
   absl::Status ReadImage(const JsonFields& fields) {
     const std::string place = fields.PlaceOf("image_url");
     if (message_.role() != "user") {
-      return Bad(place, absl::StrCat("stands in a message of the role ", message_.role(),
-                                     ": pictures are read in user messages"));
+      return BadPart(place, absl::StrCat("stands in a message of the role ", message_.role(),
+                                         ": pictures are read in user messages"));
     }
     base::Json* image = fields.Find("image_url");
-    if (image == nullptr) return Bad(place, "is missing");
+    if (image == nullptr) return BadPart(place, "is missing");
     if (image->is_string()) return ReadUrl(std::move(image->get_ref<std::string&>()), place);
     if (!image->is_object()) return JsonFields::Wrong(place, "an object or a string", *image);
     const JsonFields inner(*image, place + ".");
     RETURN_IF_ERROR(inner.String("detail").status());
     ASSIGN_OR_RETURN(std::string * url, inner.String("url"));
-    if (url == nullptr) return Bad(inner.PlaceOf("url"), "is missing");
+    if (url == nullptr) return BadPart(inner.PlaceOf("url"), "is missing");
     return ReadUrl(std::move(*url), inner.PlaceOf("url"));
   }
 
   absl::Status ReadUrl(std::string url, const std::string& place) {
-    if (url.empty()) return Bad(place, "is empty");
+    if (url.empty()) return BadPart(place, "is empty");
     v1::Image& image = *message_.add_parts()->mutable_image();
     if (absl::StartsWithIgnoreCase(url, kHandleScheme)) {
       image.set_handle(url.substr(kHandleScheme.size()));
@@ -146,7 +146,7 @@ absl::Status ParseMessages(base::Json& messages, const ChatLimits& limits, ChatR
     asked |= out.request.messages(static_cast<int>(i)).role() == "user";
   }
   if (asked || messages.empty()) return absl::OkStatus();  // an empty list is refused further in
-  return Bad("messages", "has no user message: there is nothing to answer");
+  return BadPart("messages", "has no user message: there is nothing to answer");
 }
 
 }  // namespace tessera::gateway::http

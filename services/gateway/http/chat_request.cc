@@ -21,7 +21,7 @@ constexpr size_t kMaxStops = 4;  // as OpenAI has it
 // the two bytes that it may have in JSON.
 constexpr size_t kMaxJsonValues = 1 << 17;
 
-absl::Status Bad(absl::string_view param, absl::string_view message) {
+absl::Status BadRequest(absl::string_view param, absl::string_view message) {
   return base::BadField(param, "BAD_PARAMETER", absl::StrCat(param, " ", message));
 }
 
@@ -31,7 +31,8 @@ absl::StatusOr<std::optional<uint32_t>> Count(const JsonFields& fields, const ch
   ASSIGN_OR_RETURN(const std::optional<int64_t> value, fields.Int(name));
   if (!value) return std::nullopt;
   if (*value < least || *value > INT32_MAX) {
-    return Bad(name, absl::StrCat("is ", *value, "; it must be from ", least, " to ", INT32_MAX));
+    return BadRequest(name,
+                      absl::StrCat("is ", *value, "; it must be from ", least, " to ", INT32_MAX));
   }
   return static_cast<uint32_t>(*value);
 }
@@ -42,8 +43,8 @@ absl::Status ReadMaxTokens(const JsonFields& fields, const ChatLimits& limits,
     ASSIGN_OR_RETURN(const std::optional<uint32_t> tokens, Count(fields, name, 1));
     if (!tokens) continue;
     if (limits.context_tokens > 0 && *tokens > limits.context_tokens) {
-      return Bad(name, absl::StrCat("is ", *tokens, "; the model's context holds ",
-                                    limits.context_tokens, " tokens"));
+      return BadRequest(name, absl::StrCat("is ", *tokens, "; the model's context holds ",
+                                           limits.context_tokens, " tokens"));
     }
     options.set_max_tokens(*tokens);
   }
@@ -66,7 +67,7 @@ absl::Status ReadSampling(const JsonFields& fields, v1::GenerationOptions& optio
   // -1 keeps all tokens where others learnt it, as 0 does.
   ASSIGN_OR_RETURN(const std::optional<int64_t> top_k, fields.Int("top_k"));
   if (top_k && (*top_k < -1 || *top_k > INT32_MAX)) {
-    return Bad("top_k", absl::StrCat("is ", *top_k, "; it must be 0 or more"));
+    return BadRequest("top_k", absl::StrCat("is ", *top_k, "; it must be 0 or more"));
   }
   if (top_k && *top_k > 0) options.set_top_k(static_cast<uint32_t>(*top_k));
   ASSIGN_OR_RETURN(const std::optional<int64_t> seed, fields.Int("seed"));
@@ -85,8 +86,8 @@ absl::Status ReadStops(const JsonFields& fields, v1::GenerationOptions& options)
   }
   if (!stop->is_array()) return JsonFields::Wrong("stop", "a string or a list", *stop);
   if (stop->size() > kMaxStops) {
-    return Bad("stop",
-               absl::StrCat("has ", stop->size(), " texts; at most ", kMaxStops, " are allowed"));
+    return BadRequest(
+        "stop", absl::StrCat("has ", stop->size(), " texts; at most ", kMaxStops, " are allowed"));
   }
   for (size_t i = 0; i < stop->size(); ++i) {
     const base::Json& text = (*stop)[i];
@@ -103,7 +104,8 @@ absl::Status ReadBias(const JsonFields& fields, v1::GenerationOptions& options) 
   for (const auto& [token, value] : bias->items()) {
     uint32_t id = 0;
     if (!absl::SimpleAtoi(token, &id)) {
-      return Bad("logit_bias", "has a key that is no token id: ids are whole numbers in strings");
+      return BadRequest("logit_bias",
+                        "has a key that is no token id: ids are whole numbers in strings");
     }
     // Not by its name: an object is searched from its beginning, and this one may be long.
     ASSIGN_OR_RETURN((*options.mutable_logit_bias())[id],
@@ -115,7 +117,8 @@ absl::Status ReadBias(const JsonFields& fields, v1::GenerationOptions& options) 
 absl::Status ReadLogprobs(const JsonFields& fields, v1::GenerationOptions& options) {
   ASSIGN_OR_RETURN(const std::optional<bool> wanted, fields.Bool("logprobs"));
   ASSIGN_OR_RETURN(const std::optional<uint32_t> top, Count(fields, "top_logprobs", 0));
-  if (top && !wanted.value_or(false)) return Bad("top_logprobs", "needs logprobs to be true");
+  if (top && !wanted.value_or(false))
+    return BadRequest("top_logprobs", "needs logprobs to be true");
   if (wanted.value_or(false)) options.set_top_logprobs(top.value_or(0));
   return absl::OkStatus();
 }
@@ -125,7 +128,7 @@ absl::Status ReadStream(const JsonFields& fields, ChatRequest& out) {
   out.stream = stream.value_or(false);
   ASSIGN_OR_RETURN(base::Json * options, fields.Object("stream_options"));
   if (options == nullptr) return absl::OkStatus();
-  if (!out.stream) return Bad("stream_options", "needs stream to be true");
+  if (!out.stream) return BadRequest("stream_options", "needs stream to be true");
   ASSIGN_OR_RETURN(const std::optional<bool> usage,
                    JsonFields(*options, "stream_options.").Bool("include_usage"));
   out.include_usage = usage.value_or(false);
@@ -138,7 +141,8 @@ absl::Status ReadOwn(const JsonFields& fields, ChatRequest& out) {
   const JsonFields inner(*own, "tessera.");
   for (const auto& field : own->items()) {
     if (field.key() != "receipt" && field.key() != "on_encoder_loss") {
-      return Bad("tessera", "has a field that is unknown: receipt and on_encoder_loss are known");
+      return BadRequest("tessera",
+                        "has a field that is unknown: receipt and on_encoder_loss are known");
     }
   }
   ASSIGN_OR_RETURN(const std::optional<bool> receipt, inner.Bool("receipt"));
@@ -147,7 +151,7 @@ absl::Status ReadOwn(const JsonFields& fields, ChatRequest& out) {
   if (loss == nullptr) return absl::OkStatus();
   const std::string name = absl::AsciiStrToUpper(*loss);
   if (name != "FAIL" && name != "TEXT_ONLY") {
-    return Bad("tessera.on_encoder_loss", "must be FAIL or TEXT_ONLY");
+    return BadRequest("tessera.on_encoder_loss", "must be FAIL or TEXT_ONLY");
   }
   out.request.set_on_encoder_loss(name == "FAIL" ? v1::ENCODER_LOSS_FAIL
                                                  : v1::ENCODER_LOSS_TEXT_ONLY);
@@ -159,24 +163,25 @@ absl::Status RefuseTools(const JsonFields& fields) {
   for (const char* name : {"tools", "functions"}) {
     ASSIGN_OR_RETURN(const base::Json* list, fields.Array(name));
     if (list != nullptr && !list->empty())
-      return Bad(name, "is not supported: models call no tools here");
+      return BadRequest(name, "is not supported: models call no tools here");
   }
   for (const char* name : {"tool_choice", "function_call"}) {
     const base::Json* choice = fields.Find(name);
     if (choice == nullptr || *choice == "none" || *choice == "auto") continue;
-    return Bad(name, "is not supported: models call no tools here");
+    return BadRequest(name, "is not supported: models call no tools here");
   }
   ASSIGN_OR_RETURN(base::Json * format, fields.Object("response_format"));
   if (format == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string* type, JsonFields(*format, "response_format.").String("type"));
   if (type != nullptr && *type == "text") return absl::OkStatus();
-  return Bad("response_format", "is not supported but for {\"type\": \"text\"}");
+  return BadRequest("response_format", "is not supported but for {\"type\": \"text\"}");
 }
 
 absl::Status ReadNames(const JsonFields& fields, v1::GenerateRequest& request) {
   if (fields.Has("model")) {
     ASSIGN_OR_RETURN(const std::string* model, fields.String("model"));
-    if (model == nullptr) return Bad("model", "is null: name the model, or leave the field out");
+    if (model == nullptr)
+      return BadRequest("model", "is null: name the model, or leave the field out");
     if (model->empty()) {
       return base::WithResource(
           base::Error(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",
@@ -204,7 +209,7 @@ absl::Status ReadBody(base::Json& body, const ChatLimits& limits, ChatRequest& o
   RETURN_IF_ERROR(ReadOwn(fields, out));
   RETURN_IF_ERROR(RefuseTools(fields));
   ASSIGN_OR_RETURN(base::Json * messages, fields.Array("messages"));
-  if (messages == nullptr) return Bad("messages", "is missing: a list of messages");
+  if (messages == nullptr) return BadRequest("messages", "is missing: a list of messages");
   return ParseMessages(*messages, limits, out);
 }
 

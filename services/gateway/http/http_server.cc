@@ -31,7 +31,7 @@ using boost::system::error_code;
 constexpr int kIdleAtOnce = 16;
 constexpr std::chrono::milliseconds kAcceptPause(100);  // when there is no file for a connection
 
-absl::Status Bad(absl::string_view flag, absl::string_view message) {
+absl::Status BadHttpOption(absl::string_view flag, absl::string_view message) {
   return base::BadField(flag, "BAD_OPTION", absl::StrCat("--", flag, " ", message));
 }
 
@@ -46,7 +46,8 @@ absl::StatusOr<tcp::endpoint> Resolve(const std::string& address, asio::io_conte
   int port = -1;
   if (colon == std::string::npos || colon == 0 ||
       !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
-    return Bad("http_address", absl::StrCat("\"", address, "\" is no address: write host:port"));
+    return BadHttpOption("http_address",
+                         absl::StrCat("\"", address, "\" is no address: write host:port"));
   }
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -99,23 +100,24 @@ struct Loop {
 }  // namespace
 
 absl::Status HttpOptions::Validate() const {
-  if (threads < 1 || threads > 64) return Bad("http_threads", "must be from 1 to 64");
-  if (parse_threads < 1 || parse_threads > 64) return Bad("parse_threads", "must be from 1 to 64");
-  if (max_connections < 1) return Bad("http_max_connections", "must be at least 1");
+  if (threads < 1 || threads > 64) return BadHttpOption("http_threads", "must be from 1 to 64");
+  if (parse_threads < 1 || parse_threads > 64)
+    return BadHttpOption("parse_threads", "must be from 1 to 64");
+  if (max_connections < 1) return BadHttpOption("http_max_connections", "must be at least 1");
   if (max_header_bytes < 1024 || max_header_bytes > (1 << 20)) {
-    return Bad("http_max_header_bytes", "must be from 1 KiB to 1 MiB");
+    return BadHttpOption("http_max_header_bytes", "must be from 1 KiB to 1 MiB");
   }
-  if (send_buffer_bytes < 0) return Bad("http_send_buffer_bytes", "must be 0 or more");
+  if (send_buffer_bytes < 0) return BadHttpOption("http_send_buffer_bytes", "must be 0 or more");
   for (const absl::Duration timeout :
        {header_timeout, body_timeout, idle_timeout, write_timeout, linger_timeout}) {
-    if (timeout <= absl::ZeroDuration()) return Bad("http_timeouts", "must be above 0");
+    if (timeout <= absl::ZeroDuration()) return BadHttpOption("http_timeouts", "must be above 0");
   }
   if (tls_certificate.empty() != tls_key.empty()) {
-    return Bad(tls_key.empty() ? "tls_key_file" : "tls_cert_file",
-               "is missing: TLS needs a certificate and its key");
+    return BadHttpOption(tls_key.empty() ? "tls_key_file" : "tls_cert_file",
+                         "is missing: TLS needs a certificate and its key");
   }
   if (!tls_client_ca.empty() && tls_certificate.empty()) {
-    return Bad("tls_cert_file", "is missing: --tls_client_ca_file needs it");
+    return BadHttpOption("tls_cert_file", "is missing: --tls_client_ca_file needs it");
   }
   for (std::string host : image_url_hosts) RETURN_IF_ERROR(CheckImageHost(host));
   return absl::OkStatus();

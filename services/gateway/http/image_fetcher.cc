@@ -39,7 +39,7 @@ using boost::system::error_code;
 
 constexpr uint32_t kMaxHeaderBytes = 16 << 10;
 
-absl::Status Bad(absl::string_view reason, absl::string_view message) {
+absl::Status NotFetched(absl::string_view reason, absl::string_view message) {
   return base::Error(absl::StatusCode::kInvalidArgument, reason, message);
 }
 
@@ -67,9 +67,9 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
     timer_.expires_after(absl::ToChronoMilliseconds(options_.timeout));
     timer_.async_wait([self = shared_from_this()](error_code error) {
       if (error) return;
-      self->End(
-          Bad("IMAGE_URL_TIMEOUT", absl::StrCat("the picture was not fetched within ",
-                                                absl::FormatDuration(self->options_.timeout))));
+      self->End(NotFetched("IMAGE_URL_TIMEOUT",
+                           absl::StrCat("the picture was not fetched within ",
+                                        absl::FormatDuration(self->options_.timeout))));
     });
     // The system's look-up blocks, for how long it likes: the timer does not wait for it.
     asio::post(names, [self = shared_from_this()] {
@@ -104,7 +104,7 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
   }
 
   void Unreachable(absl::string_view what, const error_code& error) {
-    End(Bad("IMAGE_URL_UNREACHABLE", absl::StrCat(what, ": ", error.message())));
+    End(NotFetched("IMAGE_URL_UNREACHABLE", absl::StrCat(what, ": ", error.message())));
   }
 
   void OnResolved(const error_code& error, const std::vector<tcp::endpoint>& endpoints) {
@@ -117,7 +117,8 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
     // One that is not public makes all suspect.
     for (const tcp::endpoint& endpoint : endpoints) {
       if (MayUse(endpoint)) continue;
-      return End(Bad("IMAGE_URL_ADDRESS", "the URL's host has an address that is not public"));
+      return End(
+          NotFetched("IMAGE_URL_ADDRESS", "the URL's host has an address that is not public"));
     }
     asio::async_connect(stream_.next_layer(), endpoints,
                         [self = shared_from_this()](error_code failed, const tcp::endpoint&) {
@@ -170,8 +171,8 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
           const int status = self->parser_.get().result_int();
           if (status != 200) {
             const bool moved = status >= 300 && status < 400;
-            return self->End(
-                Bad("IMAGE_URL_STATUS", absl::StrCat("the URL's host answers ", status,
+            return self->End(NotFetched("IMAGE_URL_STATUS",
+                                        absl::StrCat("the URL's host answers ", status,
                                                      moved ? "; redirects are not followed" : "")));
           }
           self->ReadBody(stream);
@@ -190,8 +191,8 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
 
   void OnBadAnswer(const error_code& error) {
     if (error != beast_http::error::body_limit) return Unreachable("no picture came", error);
-    End(base::WithFact(Bad("IMAGE_TOO_LARGE", absl::StrCat("the picture has more than ",
-                                                           options_.max_bytes, " bytes")),
+    End(base::WithFact(NotFetched("IMAGE_TOO_LARGE", absl::StrCat("the picture has more than ",
+                                                                  options_.max_bytes, " bytes")),
                        "limit", "bytes"));
   }
 
@@ -271,7 +272,7 @@ void ImageFetcher::Fetch(const std::string& url, Done done) {
   absl::StatusOr<ImageUrl> parsed = ParseImageUrl(url);
   if (!parsed.ok()) return done(parsed.status());
   if (!IsAllowed(*parsed, engine_->options.hosts)) {
-    return done(Bad("IMAGE_URL_HOST", "pictures are not fetched from the URL's host"));
+    return done(NotFetched("IMAGE_URL_HOST", "pictures are not fetched from the URL's host"));
   }
   if (engine_->fetches.fetch_add(1) >= engine_->options.max_fetches) {
     engine_->fetches.fetch_sub(1);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxUrlBytes = 4096;
 
-absl::Status Bad(absl::string_view message) {
+absl::Status BadUrl(absl::string_view message) {
   return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_URL", message);
 }
 
@@ -32,20 +32,20 @@ absl::Status ParseAuthority(absl::string_view authority, ImageUrl& out) {
   absl::string_view host = authority, port;
   if (absl::StartsWith(authority, "[")) {
     const size_t end = authority.find(']');
-    if (end == authority.npos) return Bad("the URL's host lacks its closing bracket");
+    if (end == authority.npos) return BadUrl("the URL's host lacks its closing bracket");
     host = authority.substr(1, end - 1);
     port = authority.substr(end + 1);
-    if (!port.empty() && !absl::ConsumePrefix(&port, ":")) return Bad("the URL's port is none");
-    if (!std::all_of(host.begin(), host.end(), IsV6Char)) return Bad("the URL's host is none");
+    if (!port.empty() && !absl::ConsumePrefix(&port, ":")) return BadUrl("the URL's port is none");
+    if (!std::all_of(host.begin(), host.end(), IsV6Char)) return BadUrl("the URL's host is none");
   } else {
     const size_t colon = authority.find(':');
     if (colon != authority.npos) {
       host = authority.substr(0, colon);
       port = authority.substr(colon + 1);
     }
-    if (!std::all_of(host.begin(), host.end(), IsHostChar)) return Bad("the URL's host is none");
+    if (!std::all_of(host.begin(), host.end(), IsHostChar)) return BadUrl("the URL's host is none");
   }
-  if (host.empty() || host.size() > 253) return Bad("the URL has no host");
+  if (host.empty() || host.size() > 253) return BadUrl("the URL has no host");
   out.host = absl::AsciiStrToLower(host);
   out.authority = absl::AsciiStrToLower(authority);
   int number = out.tls ? 443 : 80;
@@ -54,7 +54,7 @@ absl::Status ParseAuthority(absl::string_view authority, ImageUrl& out) {
   });
   if (!digits || (!port.empty() && !absl::SimpleAtoi(port, &number)) || number < 1 ||
       number > 65535) {
-    return Bad("the URL's port is none");
+    return BadUrl("the URL's port is none");
   }
   out.port = static_cast<uint16_t>(number);
   return absl::OkStatus();
@@ -68,22 +68,22 @@ struct Network {
 }  // namespace
 
 absl::StatusOr<ImageUrl> ParseImageUrl(absl::string_view url) {
-  if (url.size() > kMaxUrlBytes) return Bad("the URL is longer than 4096 bytes");
+  if (url.size() > kMaxUrlBytes) return BadUrl("the URL is longer than 4096 bytes");
   for (const char c : url) {
     if (!absl::ascii_isgraph(static_cast<unsigned char>(c)) || c == '\\') {
-      return Bad("the URL holds a character that no URL has");
+      return BadUrl("the URL holds a character that no URL has");
     }
   }
   ImageUrl out;
   out.tls = absl::StartsWithIgnoreCase(url, "https://");
   if (!out.tls && !absl::StartsWithIgnoreCase(url, "http://")) {
-    return Bad("the URL is neither http:// nor https://");
+    return BadUrl("the URL is neither http:// nor https://");
   }
   url.remove_prefix(out.tls ? 8 : 7);
   url = url.substr(0, url.find('#'));
   const size_t path = std::min(url.find_first_of("/?"), url.size());
   const absl::string_view authority = url.substr(0, path);
-  if (absl::StrContains(authority, "@")) return Bad("the URL holds credentials");
+  if (absl::StrContains(authority, "@")) return BadUrl("the URL holds credentials");
   RETURN_IF_ERROR(ParseAuthority(authority, out));
   const absl::string_view rest = url.substr(path);
   out.target = absl::StrCat(absl::StartsWith(rest, "/") ? "" : "/", rest);

@@ -9,8 +9,8 @@ namespace {
 
 using boost::asio::ssl::context;
 
-absl::Status Bad(absl::string_view flag, const std::string& file,
-                 const boost::system::error_code& error) {
+absl::Status BadTlsFile(absl::string_view flag, const std::string& file,
+                        const boost::system::error_code& error) {
   return base::BadField(flag, "BAD_OPTION",
                         absl::StrCat("--", flag, " ", file, ": ", error.message()));
 }
@@ -30,16 +30,16 @@ absl::StatusOr<std::shared_ptr<context>> TlsContext::Load() const {
                          context::no_tlsv1 | context::no_tlsv1_1 | context::no_compression,
                      error);
   if (!error) fresh->use_certificate_chain_file(files_.certificate, error);
-  if (error) return Bad("tls_cert_file", files_.certificate, error);
+  if (error) return BadTlsFile("tls_cert_file", files_.certificate, error);
   fresh->use_private_key_file(files_.key, context::pem, error);
-  if (error) return Bad("tls_key_file", files_.key, error);
+  if (error) return BadTlsFile("tls_key_file", files_.key, error);
   if (files_.client_ca.empty()) return fresh;
   fresh->load_verify_file(files_.client_ca, error);
   if (!error) {
     fresh->set_verify_mode(
         boost::asio::ssl::verify_peer | boost::asio::ssl::verify_fail_if_no_peer_cert, error);
   }
-  if (error) return Bad("tls_client_ca_file", files_.client_ca, error);
+  if (error) return BadTlsFile("tls_client_ca_file", files_.client_ca, error);
   // Without a name of their own, sessions of clients with certificates cannot be resumed.
   static constexpr unsigned char kName[] = "tessera";
   SSL_CTX_set_session_id_context(fresh->native_handle(), kName, sizeof(kName) - 1);

@@ -120,7 +120,7 @@ uint32_t BigEndian32(absl::string_view bytes) {
 }
 
 // eXIf may stand before or behind the pixel data, so the chunks are walked, not decoded.
-int FindOrientation(absl::string_view bytes) {
+int PngOrientation(absl::string_view bytes) {
   size_t at = kSignatureBytes;
   while (bytes.size() - at >= kChunkOverheadBytes) {
     const size_t length = BigEndian32(bytes.substr(at));
@@ -152,7 +152,7 @@ absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes) {
   ImageHeader header;
   header.stored_width = static_cast<int>(png_get_image_width(png, info));
   header.stored_height = static_cast<int>(png_get_image_height(png, info));
-  header.orientation = FindOrientation(bytes);
+  header.orientation = PngOrientation(bytes);
   header.channels = png_get_channels(png, info);
   header.bits = png_get_bit_depth(png, info);
   header.alpha = HasAlpha(png, info);

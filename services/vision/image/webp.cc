@@ -32,7 +32,7 @@ absl::string_view StatusText(VP8StatusCode status) {
   }
 }
 
-int FindOrientation(absl::string_view bytes) {
+int WebpOrientation(absl::string_view bytes) {
   const WebPData data = {Data(bytes), bytes.size()};
   std::unique_ptr<WebPDemuxer, decltype(&WebPDemuxDelete)> demuxer(WebPDemux(&data),
                                                                    &WebPDemuxDelete);
@@ -59,7 +59,7 @@ absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes) {
   header.stored_height = features.height;
   header.alpha = features.has_alpha != 0;
   header.channels = header.alpha ? 4 : 3;
-  header.orientation = FindOrientation(bytes);
+  header.orientation = WebpOrientation(bytes);
   // Lossless keeps its own copy at 4 bytes, lossy with alpha a plane of it.
   const double inside = features.format == kLossless ? 4.5 : header.alpha ? 1.0 : 0.0;
   header.decode_bytes = BytesForPixels(header, inside + header.channels);

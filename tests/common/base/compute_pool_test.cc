@@ -11,7 +11,7 @@
 namespace tessera::base {
 namespace {
 
-class ComputePoolTest : public testing::TestWithParam<int> {};
+class ComputePoolTest : public ::testing::TestWithParam<int> {};
 
 // Runs one loop and says whether every task ran exactly once.
 bool RunsEachTaskOnce(ComputePool& pool, int tasks) {
@@ -98,7 +98,7 @@ TEST_P(ComputePoolTest, DiesWhileItsThreadsAreParked) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ComputePoolTest, testing::Range(1, 5));
+INSTANTIATE_TEST_SUITE_P(Threads, ComputePoolTest, ::testing::Range(1, 5));
 
 TEST(AvailableCpusTest, IsAtLeastOne) { EXPECT_GE(ComputePool::AvailableCpus(), 1); }
 

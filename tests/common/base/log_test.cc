@@ -43,9 +43,9 @@ TEST(LogTest, FactsKeepTheirTypesAndTheirOrder) {
                        {"seconds", 0.25},
                        {"stream", true},
                        {"no_number", std::numeric_limits<double>::quiet_NaN()}}),
-              testing::EndsWith("\"service\":\"decode\",\"code\":\"OK\",\"tokens\":7,"
-                                "\"least\":-9223372036854775808,\"seconds\":0.25,"
-                                "\"stream\":true,\"no_number\":null}\n"));
+              ::testing::EndsWith("\"service\":\"decode\",\"code\":\"OK\",\"tokens\":7,"
+                                  "\"least\":-9223372036854775808,\"seconds\":0.25,"
+                                  "\"stream\":true,\"no_number\":null}\n"));
 }
 
 TEST(LogTest, AMessageCannotForgeALineOrMoveTheCursor) {
@@ -58,7 +58,7 @@ TEST(LogTest, AMessageCannotForgeALineOrMoveTheCursor) {
     EXPECT_GE(static_cast<unsigned char>(c), ' ');
     EXPECT_NE(static_cast<unsigned char>(c), 0x7f);
   }
-  EXPECT_THAT(line, testing::Not(testing::HasSubstr("\xc2\x9b")));
+  EXPECT_THAT(line, ::testing::Not(::testing::HasSubstr("\xc2\x9b")));
 }
 
 TEST(LogTest, WhatIsNoUtf8IsReplaced) {
@@ -67,7 +67,7 @@ TEST(LogTest, WhatIsNoUtf8IsReplaced) {
                              "\xe2\x82"};
   for (const char* text : bad) {
     const Json json = Read(LogLine(kNow, LogLevel::kInfo, std::string("<") + text + ">"));
-    EXPECT_THAT(json["message"].get<std::string>(), testing::MatchesRegex("<(\xef\xbf\xbd)+>"));
+    EXPECT_THAT(json["message"].get<std::string>(), ::testing::MatchesRegex("<(\xef\xbf\xbd)+>"));
   }
   const std::string good = "price: 5 \xe2\x82\xac \xf0\x9f\x8d\x8e \xc3\xa9";
   EXPECT_EQ(Read(LogLine(kNow, LogLevel::kInfo, good))["message"], good);
@@ -91,12 +91,12 @@ TEST(LogTest, FactsThatFindNoRoomAreLeftOut) {
   const std::string line = LogLine(kNow, LogLevel::kInfo, "m", facts);
   EXPECT_LE(line.size(), 4096u);
   EXPECT_GT(line.size(), 3800u);
-  EXPECT_THAT(line, testing::EndsWith("x\"}\n"));
-  EXPECT_THAT(line, testing::HasSubstr("\"first\":1,"));
+  EXPECT_THAT(line, ::testing::EndsWith("x\"}\n"));
+  EXPECT_THAT(line, ::testing::HasSubstr("\"first\":1,"));
 }
 
 TEST(LogTest, LinesOfManyThreadsStayWhole) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([] {
@@ -105,7 +105,7 @@ TEST(LogTest, LinesOfManyThreadsStayWhole) {
   }
   for (std::thread& thread : threads) thread.join();
   std::vector<std::string> lines =
-      absl::StrSplit(testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
+      absl::StrSplit(::testing::internal::GetCapturedStderr(), '\n', absl::SkipEmpty());
   EXPECT_EQ(lines.size(), 800u);
   for (const std::string& line : lines) {
     ASSERT_TRUE(ParseJson(line).ok()) << line;

@@ -17,7 +17,7 @@ namespace {
 
 using testing::FileLimit;
 
-bool Connect(const Descriptor& client, int port) {
+bool ConnectsTo(const Descriptor& client, int port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
@@ -27,13 +27,13 @@ bool Connect(const Descriptor& client, int port) {
 }
 
 // A connection to the port; its descriptor is below 0 where nobody listens.
-Descriptor ConnectTo(int port) {
+Descriptor DescriptorTo(int port) {
   Descriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return Connect(client, port) ? std::move(client) : Descriptor(-1);
+  return ConnectsTo(client, port) ? std::move(client) : Descriptor(-1);
 }
 
 // Whether the other side has closed. Waits until it has, or has written.
-bool IsClosed(const Descriptor& client) {
+bool IsClosedByPeer(const Descriptor& client) {
   char byte = 0;
   return recv(client.fd(), &byte, 1, 0) <= 0;
 }
@@ -66,9 +66,9 @@ class ListenerTest : public ::testing::Test {
 
 TEST_F(ListenerTest, ConnectionsAreHandedOnWithoutBlocking) {
   Start("127.0.0.1:0");
-  const Descriptor one = ConnectTo(listener_->port()), other = ConnectTo(listener_->port());
-  EXPECT_FALSE(IsClosed(one));
-  EXPECT_FALSE(IsClosed(other));
+  const Descriptor one = DescriptorTo(listener_->port()), other = DescriptorTo(listener_->port());
+  EXPECT_FALSE(IsClosedByPeer(one));
+  EXPECT_FALSE(IsClosedByPeer(other));
   listener_->Stop();
   ASSERT_EQ(greeter_.taken().size(), 2u);
   EXPECT_TRUE(fcntl(greeter_.taken()[0].fd(), F_GETFL) & O_NONBLOCK);
@@ -79,7 +79,7 @@ TEST_F(ListenerTest, AfterStopThePortIsFree) {
   Start("localhost:0");
   const int port = listener_->port();
   listener_->Stop();
-  EXPECT_LT(ConnectTo(port).fd(), 0);
+  EXPECT_LT(DescriptorTo(port).fd(), 0);
   EXPECT_TRUE(Listener::Listen("localhost:" + std::to_string(port)).ok());
 }
 
@@ -104,9 +104,9 @@ TEST_F(ListenerTest, TheLastFilesAreLeftToOthersAndWhatIsGivenBackIsUsed) {
   do {
     others.emplace_back(fcntl(0, F_DUPFD_CLOEXEC, 0));
   } while (others.back().fd() < 192);
-  EXPECT_TRUE(IsClosed(ConnectTo(listener_->port())));
+  EXPECT_TRUE(IsClosedByPeer(DescriptorTo(listener_->port())));
   others.clear();
-  EXPECT_FALSE(IsClosed(ConnectTo(listener_->port())));
+  EXPECT_FALSE(IsClosedByPeer(DescriptorTo(listener_->port())));
 }
 
 TEST_F(ListenerTest, WithoutAnyFileItWaitsAndGoesOn) {
@@ -115,9 +115,9 @@ TEST_F(ListenerTest, WithoutAnyFileItWaitsAndGoesOn) {
   std::vector<Descriptor> others;
   const FileLimit limit(256);
   for (int fd = 0; (fd = fcntl(0, F_DUPFD_CLOEXEC, 0)) >= 0;) others.emplace_back(fd);
-  ASSERT_TRUE(Connect(client, listener_->port()));  // the system has taken it
+  ASSERT_TRUE(ConnectsTo(client, listener_->port()));  // the system has taken it
   others.clear();
-  EXPECT_FALSE(IsClosed(client));
+  EXPECT_FALSE(IsClosedByPeer(client));
 }
 
 }  // namespace

@@ -63,10 +63,10 @@ class FakeCollector final : public otlp::TraceService::CallbackService {
     rejected_ = spans;
   }
   void AwaitCalls(int calls) {
-    Await([&] { return calls_ >= calls; });
+    Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_ >= calls; });
   }
   std::vector<opentelemetry::proto::trace::v1::Span> AwaitSpans(size_t count) {
-    Await([&] { return spans_.size() >= count; });
+    Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return spans_.size() >= count; });
     base::MutexLock lock(mutex_);
     return spans_;
   }

@@ -28,7 +28,7 @@ RecordPtr RecordNamed(absl::string_view name, int64_t rows = 100) {
   return record;
 }
 
-class MemoryStoreTest : public testing::Test {
+class MemoryStoreTest : public ::testing::Test {
  protected:
   // Room for `records` of RecordNamed's usual size.
   void Open(size_t records) {

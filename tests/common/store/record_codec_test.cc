@@ -50,7 +50,7 @@ std::string Reseal(std::string bytes) {
   return bytes;
 }
 
-class RecordCodecTest : public testing::TestWithParam<bool> {
+class RecordCodecTest : public ::testing::TestWithParam<bool> {
  protected:
   RecordCodec codec() const { return GetParam() ? Keyed() : RecordCodec(); }
 };

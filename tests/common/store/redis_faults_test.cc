@@ -27,13 +27,6 @@ std::string Bulk(const std::string& bytes) {
   return absl::StrCat("$", bytes.size(), "\r\n", bytes, "\r\n");
 }
 
-std::unique_ptr<RedisStore> OpenUp(RedisOptions options, metrics::Metrics& metrics) {
-  auto store = RedisStore::Create(std::move(options), metrics);
-  EXPECT_TRUE(store.ok()) << store.status();
-  EXPECT_TRUE((*store)->WaitUntilUp(kLong));
-  return *std::move(store);
-}
-
 class RedisFaultsTest : public ::testing::Test {
  protected:
   metrics::Metrics metrics_{"m"};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <memory>
 #include <random>
@@ -57,6 +59,14 @@ inline RedisOptions PatientOptions(const std::string& url) {
   options.max_backoff = absl::Milliseconds(20);
   options.ping_interval = absl::Hours(1);  // nothing goes on beside what the test does
   return options;
+}
+
+// A store that has its connection.
+inline std::unique_ptr<RedisStore> OpenUp(RedisOptions options, metrics::Metrics& metrics) {
+  auto store = RedisStore::Create(std::move(options), metrics);
+  EXPECT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->WaitUntilUp(kLong));
+  return *std::move(store);
 }
 
 inline std::string Key(int number) {

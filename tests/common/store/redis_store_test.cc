@@ -25,12 +25,6 @@ std::unique_ptr<RedisStore> Open(RedisOptions options, metrics::Metrics& metrics
   return *std::move(store);
 }
 
-std::unique_ptr<RedisStore> OpenUp(RedisOptions options, metrics::Metrics& metrics) {
-  auto store = Open(std::move(options), metrics);
-  EXPECT_TRUE(store->WaitUntilUp(kLong));
-  return store;
-}
-
 class RedisStoreTest : public ::testing::Test {
  protected:
   metrics::Metrics metrics_{"m"};

@@ -88,7 +88,7 @@ void CheckInvalid(const Tokenizer& tokenizer, const base::Json& row) {
   ASSERT_FALSE(ids.ok());
   EXPECT_EQ(ids.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(ids.status().message()),
-              testing::HasSubstr(absl::StrCat("offset ", row["first_bad_byte"].get<int>(), " ")));
+              ::testing::HasSubstr(absl::StrCat("offset ", row["first_bad_byte"].get<int>(), " ")));
 }
 
 void CheckModelCase(const Tokenizer& tokenizer, const base::Json& row) {

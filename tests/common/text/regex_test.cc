@@ -24,7 +24,7 @@ std::vector<std::string> Matches(const std::string& pattern, const std::string& 
 std::string RefusalOf(const std::string& pattern) {
   const auto regex = Regex::Compile(pattern, "model.pattern");
   EXPECT_FALSE(regex.ok()) << pattern;
-  EXPECT_THAT(std::string(regex.status().message()), testing::HasSubstr("model.pattern"));
+  EXPECT_THAT(std::string(regex.status().message()), ::testing::HasSubstr("model.pattern"));
   return base::ReasonOf(regex.status());
 }
 

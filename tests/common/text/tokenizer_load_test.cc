@@ -127,8 +127,8 @@ void ExpectRefused(const std::vector<BadFile>& files, const std::string& reason)
     const auto tokenizer = TryMake(file);
     ASSERT_FALSE(tokenizer.ok());
     EXPECT_EQ(base::ReasonOf(tokenizer.status()), reason) << tokenizer.status();
-    EXPECT_THAT(std::string(tokenizer.status().message()), testing::HasSubstr(bad.names));
-    EXPECT_THAT(std::string(tokenizer.status().message()), testing::StartsWith("tiny: "));
+    EXPECT_THAT(std::string(tokenizer.status().message()), ::testing::HasSubstr(bad.names));
+    EXPECT_THAT(std::string(tokenizer.status().message()), ::testing::StartsWith("tiny: "));
   }
 }
 

@@ -14,11 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class TokenizerDirTest : public testing::Test {
+class TokenizerDirTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    dir_ = fs::path(testing::TempDir()) /
-           testing::UnitTest::GetInstance()->current_test_info()->name();
+    dir_ = fs::path(::testing::TempDir()) /
+           ::testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(dir_);
     fs::create_directories(dir_);
   }
@@ -92,7 +92,7 @@ TEST_F(TokenizerDirTest, AFolderWithAnotherTokenizerIsRefusedByItsName) {
   Write("tokenizer.model", "x");
   const absl::Status status = Tokenizer::Load(dir_.string()).status();
   EXPECT_EQ(base::ReasonOf(status), "UNSUPPORTED_TOKENIZER");
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("tokenizer.model"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("tokenizer.model"));
 }
 
 TEST_F(TokenizerDirTest, ErrorsNameTheFile) {
@@ -100,12 +100,12 @@ TEST_F(TokenizerDirTest, ErrorsNameTheFile) {
   const absl::Status syntax = Tokenizer::Load(dir_.string()).status();
   EXPECT_EQ(base::ReasonOf(syntax), "BAD_TOKENIZER");
   EXPECT_THAT(std::string(syntax.message()),
-              testing::HasSubstr((dir_ / "tokenizer.json").string()));
+              ::testing::HasSubstr((dir_ / "tokenizer.json").string()));
   Write("tokenizer.json", "{}");
   const absl::Status status = Tokenizer::Load(dir_.string()).status();
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("model: is missing"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("model: is missing"));
   EXPECT_THAT(std::string(status.message()),
-              testing::HasSubstr((dir_ / "tokenizer.json").string()));
+              ::testing::HasSubstr((dir_ / "tokenizer.json").string()));
 }
 
 }  // namespace

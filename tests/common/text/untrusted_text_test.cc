@@ -12,8 +12,8 @@
 namespace tessera::text {
 namespace {
 
-using testing::Contains;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::Not;
 using Ids = std::vector<int32_t>;
 
 Ids BytesOf(const std::string& text) { return Ids(text.begin(), text.end()); }

@@ -24,7 +24,7 @@ TEST(Utf8Test, AcceptsEveryScalarValueAndReadsItBack) {
 TEST(Utf8Test, RefusalNamesTheOffsetOfTheFirstBadByte) {
   const absl::Status status = ValidateUtf8("sixteen letters \xC3(");
   EXPECT_EQ(base::ReasonOf(status), "INVALID_UTF8");
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("offset 16 of 18"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("offset 16 of 18"));
   EXPECT_FALSE(ValidateUtf8("\xED\xA0\x80").ok());      // a surrogate
   EXPECT_FALSE(ValidateUtf8("\xC0\xAF").ok());          // overlong
   EXPECT_FALSE(ValidateUtf8("\xF4\x90\x80\x80").ok());  // above U+10FFFF

@@ -92,7 +92,7 @@ void ExpectRefusal(const absl::Status& status, const std::string& path, const st
               absl::StrContains(message, "weight_map"))
       << "names neither a tensor nor an offset: " << message;
   if (absl::StrContains(file, "lfs_pointer")) {
-    EXPECT_THAT(message, testing::HasSubstr("Git LFS"));
+    EXPECT_THAT(message, ::testing::HasSubstr("Git LFS"));
   }
 }
 

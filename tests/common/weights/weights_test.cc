@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class WeightsTest : public testing::Test {
+class WeightsTest : public ::testing::Test {
  protected:
   WeightsTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "weights_test.XXXXXX").string();

@@ -10,13 +10,12 @@
 #include "common/base/json.h"
 #include "common/rpc/server.h"
 #include "tessera/v1/decode.grpc.pb.h"
+#include "tests/services/decode/decode_service_fixture.h"
 #include "tests/services/decode/engine/fake_engine.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera::decode {
 namespace {
-
-constexpr char kModel[] = "models/shelf-vqa";
 
 class DecodeRuntimeTest : public ::testing::Test {
  protected:

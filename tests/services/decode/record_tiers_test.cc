@@ -35,9 +35,9 @@ std::vector<std::string> Lines(const std::string& log, absl::string_view word) {
 }
 
 // A vision replica with one record.
-class Replica final : public v1::VisionService::Service {
+class ChunkedReplica final : public v1::VisionService::Service {
  public:
-  explicit Replica(std::string bytes) : bytes_(std::move(bytes)) {}
+  explicit ChunkedReplica(std::string bytes) : bytes_(std::move(bytes)) {}
   grpc::Status GetRecord(grpc::ServerContext*, const v1::GetRecordRequest* request,
                          grpc::ServerWriter<v1::GetRecordResponse>* writer) override {
     ++asked;
@@ -80,7 +80,7 @@ class RecordTiersTest : public ::testing::Test {
   store::MemoryStore local_{1 << 20, metrics_};
   testing::FakeStore shared_store_;
   store::TieredStore shared_{local_, shared_store_, {}, metrics_};
-  Replica replica_;
+  ChunkedReplica replica_;
   std::unique_ptr<rpc::Server> server_;
   std::string connected_;
   std::unique_ptr<OriginClient> origin_;
@@ -155,7 +155,7 @@ TEST_F(RecordTiersTest, ARecordBeyondTheBoundIsNotRead) {
 // FAULTS B070: larger than any default limit of a message.
 TEST(LargeOriginTest, TheRowsOfALargePictureComeOverTheWire) {
   const store::RecordPtr record = FakeRecord(1, 2880, 4096);
-  Replica replica(store::RecordCodec().Encode(*record).value());
+  ChunkedReplica replica(store::RecordCodec().Encode(*record).value());
   replica.chunk_bytes = 1 << 20;
   const auto server = *rpc::Server::Start({.address = "127.0.0.1:0"}, {&replica}, {});
   const std::string address = absl::StrCat("127.0.0.1:", server->port());

@@ -10,7 +10,7 @@
 namespace tessera::gateway {
 namespace {
 
-GatewayOptions SomeOptions() {
+GatewayOptions TwoImageOptions() {
   GatewayOptions options;
   options.model_name = "shelf";
   options.handle_key = std::string(32, 'k');
@@ -28,7 +28,7 @@ v1::GenerateRequest GoodRequest() {
 }
 
 absl::StatusOr<ParsedRequest> Parse(const v1::GenerateRequest& request) {
-  static const GatewayOptions options = SomeOptions();
+  static const GatewayOptions options = TwoImageOptions();
   return ParseRequest(request, "tenant", options, absl::FromUnixSeconds(1'700'000'000));
 }
 

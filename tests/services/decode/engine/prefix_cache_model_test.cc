@@ -15,9 +15,9 @@ constexpr int32_t kBlockSize = 4;
 constexpr int kBranches = 3;
 constexpr int kMostDepth = 6;
 #ifdef TESSERA_SANITIZED
-constexpr int kSeeds = 20;
+constexpr int kHistories = 20;
 #else
-constexpr int kSeeds = 1000;
+constexpr int kHistories = 1000;
 #endif
 
 // Paths in a tree of names: the number of a path is its name.
@@ -319,7 +319,7 @@ class PrefixCacheModel {
 };
 
 TEST(PrefixCacheModelTest, RandomOperationsAgreeWithAnObviousModel) {
-  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+  for (uint32_t seed = 0; seed < kHistories; ++seed) {
     SCOPED_TRACE(seed);
     PrefixCacheModel model(seed);
     for (int operation = 0; operation < 1000; ++operation) {

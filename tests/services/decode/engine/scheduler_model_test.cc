@@ -10,15 +10,15 @@ namespace tessera::decode {
 namespace {
 
 #ifdef TESSERA_SANITIZED
-constexpr uint32_t kSeeds = 20;
+constexpr uint32_t kSchedules = 20;
 #else
-constexpr uint32_t kSeeds = 500;
+constexpr uint32_t kSchedules = 500;
 #endif
 constexpr int kOperations = 2000;
 
 TEST(SchedulerModelTest, RandomOperationsAgreeWithAnObviousModel) {
   SchedulerModel::Seen all;
-  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+  for (uint32_t seed = 0; seed < kSchedules; ++seed) {
     SCOPED_TRACE(seed);
     SchedulerModel model(seed);
     for (int operation = 0; operation < kOperations; ++operation) {
@@ -38,15 +38,15 @@ TEST(SchedulerModelTest, RandomOperationsAgreeWithAnObviousModel) {
     all.finished += seen.finished;
   }
   // The walk went everywhere.
-  EXPECT_GT(all.preempted, kSeeds);
-  EXPECT_GT(all.hits, kSeeds);
-  EXPECT_GT(all.evicted, kSeeds);
-  EXPECT_GT(all.row_losses, kSeeds / 5);
-  EXPECT_GT(all.ahead_dropped, kSeeds);
-  EXPECT_GT(all.ahead_used, kSeeds);
-  EXPECT_GT(all.paused_out, kSeeds);
-  EXPECT_GT(all.copies, 10 * kSeeds);
-  EXPECT_GT(all.finished, 10 * kSeeds);
+  EXPECT_GT(all.preempted, kSchedules);
+  EXPECT_GT(all.hits, kSchedules);
+  EXPECT_GT(all.evicted, kSchedules);
+  EXPECT_GT(all.row_losses, kSchedules / 5);
+  EXPECT_GT(all.ahead_dropped, kSchedules);
+  EXPECT_GT(all.ahead_used, kSchedules);
+  EXPECT_GT(all.paused_out, kSchedules);
+  EXPECT_GT(all.copies, 10 * kSchedules);
+  EXPECT_GT(all.finished, 10 * kSchedules);
   std::cout << "finished " << all.finished << ", preempted " << all.preempted << ", hit tokens "
             << all.hits << ", evicted " << all.evicted << ", rows lost " << all.row_losses
             << ", ahead dropped " << all.ahead_dropped << ", ahead used " << all.ahead_used

@@ -26,23 +26,23 @@ constexpr KvFormat kFormats[] = {
     {DType::kF32, false}, {DType::kF16, false}, {DType::kI8, false}, {DType::kI8, true}};
 
 // Every border costs a few passes over the whole prompt: not for the bundled model.
-constexpr int64_t kLargeHidden = 128;
+constexpr int64_t kHiddenOfBundled = 128;
 
-struct Subject {
+struct BorderSubject {
   std::string dir, id;
   bool grouped_queries;
   Script script;
 };
 
 // Of each small golden model the first case with one picture and the first without.
-std::vector<Subject> Subjects() {
-  std::vector<Subject> subjects;
+std::vector<BorderSubject> BorderSubjects() {
+  std::vector<BorderSubject> subjects;
   const auto models = testing::FindGoldenModels();
   EXPECT_TRUE(models.ok()) << models.status();
   if (!models.ok()) return subjects;
   for (const GoldenModel& model : *models) {
     const DecoderConfig config = DecoderConfig::Load(model.dir).value();
-    if (config.hidden_size > kLargeHidden) continue;
+    if (config.hidden_size > kHiddenOfBundled) continue;
     for (const size_t pictures : {0, 1}) {
       for (const GoldenCase& golden : model.cases) {
         if (golden.images.size() != pictures) continue;
@@ -83,7 +83,7 @@ Script OwnerOf(const Script& script, int64_t shared, int64_t block_size) {
 
 class ChunkBorders : public ::testing::TestWithParam<const char*> {
  protected:
-  PagedRunner Make(const Subject& subject, const KvFormat& format, int threads,
+  PagedRunner Make(const BorderSubject& subject, const KvFormat& format, int threads,
                    uint32_t block_seed) const {
     return PagedRunner(subject.dir, {.device = GetParam(),
                                      .threads = threads,
@@ -96,7 +96,7 @@ class ChunkBorders : public ::testing::TestWithParam<const char*> {
 
 TEST_P(ChunkBorders, AnywhereInTextAndPictureGiveTheLogitsOfOneChunk) {
   int kinds[2][2] = {};  // [grouped queries][picture]
-  for (const Subject& subject : Subjects()) {
+  for (const BorderSubject& subject : BorderSubjects()) {
     const Script& script = subject.script;
     const std::vector<int64_t> borders = Borders(script);
     const int64_t rows = std::count(script.ids.begin(), script.ids.end(), -1);
@@ -122,7 +122,7 @@ TEST_P(ChunkBorders, AnywhereInTextAndPictureGiveTheLogitsOfOneChunk) {
 }
 
 TEST_P(ChunkBorders, ASequenceGoesOnInACopyOfAnothersBlock) {
-  for (const Subject& subject : Subjects()) {
+  for (const BorderSubject& subject : BorderSubjects()) {
     const Script& script = subject.script;
     for (const KvFormat& format : kFormats) {
       PagedRunner solo = Make(subject, format, /*threads=*/1, /*block_seed=*/0);

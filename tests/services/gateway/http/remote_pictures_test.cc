@@ -50,7 +50,7 @@ std::string AskAbout(const std::vector<std::string>& urls) {
                                R"({"type":"text","text":"What?"}]}]})"));
 }
 
-base::Json ErrorOf(const HttpReply& reply) { return (*base::ParseJson(reply.body))["error"]; }
+base::Json ErrorIn(const HttpReply& reply) { return (*base::ParseJson(reply.body))["error"]; }
 
 class RemotePicturesTest : public ::testing::Test {
  protected:
@@ -85,11 +85,11 @@ TEST_F(RemotePicturesTest, ThatAreNoneNameTheirPlace) {
   gateway_.Start();
   HttpReply reply = gateway_.Send(AskAbout({Url("/abc"), Url("/bad")}));
   EXPECT_EQ(reply.status, 400);
-  EXPECT_EQ(ErrorOf(reply)["code"], "image_url_status");
-  EXPECT_EQ(ErrorOf(reply)["param"], "messages[0].content[1].image_url");
+  EXPECT_EQ(ErrorIn(reply)["code"], "image_url_status");
+  EXPECT_EQ(ErrorIn(reply)["param"], "messages[0].content[1].image_url");
   reply = gateway_.Send(AskAbout({"http://elsewhere.example/abc"}));
   EXPECT_EQ(reply.status, 400);
-  EXPECT_EQ(ErrorOf(reply)["code"], "image_url_host");
+  EXPECT_EQ(ErrorIn(reply)["code"], "image_url_host");
   EXPECT_EQ(gateway_.admission->inflight(), 0);
 }
 
@@ -100,8 +100,8 @@ TEST_F(RemotePicturesTest, TogetherAreNoLargerThanAMessage) {
   EXPECT_EQ(gateway_.Send(AskAbout({Url("/big")})).status, 200);
   const HttpReply reply = gateway_.Send(AskAbout({Url("/big"), Url("/big")}));
   EXPECT_EQ(reply.status, 413);
-  EXPECT_EQ(ErrorOf(reply)["code"], "image_too_large");
-  EXPECT_EQ(ErrorOf(reply)["param"], "messages[0].content[1].image_url");
+  EXPECT_EQ(ErrorIn(reply)["code"], "image_too_large");
+  EXPECT_EQ(ErrorIn(reply)["param"], "messages[0].content[1].image_url");
 }
 
 TEST_F(RemotePicturesTest, MoreThanMayBeAreNotFetched) {
@@ -109,7 +109,7 @@ TEST_F(RemotePicturesTest, MoreThanMayBeAreNotFetched) {
   gateway_.Start();
   const HttpReply reply = gateway_.Send(AskAbout({Url("/a"), Url("/b"), Url("/c")}));
   EXPECT_EQ(reply.status, 400);
-  EXPECT_EQ(ErrorOf(reply)["code"], "too_many_images");
+  EXPECT_EQ(ErrorIn(reply)["code"], "too_many_images");
   EXPECT_EQ(host_.connections(), 0);
 }
 
@@ -130,7 +130,7 @@ TEST_F(RemotePicturesTest, AreNotFetchedByDefault) {
   gateway_.Start();
   const HttpReply reply = gateway_.Send(AskAbout({Url("/abc")}));
   EXPECT_EQ(reply.status, 400);
-  EXPECT_THAT(ErrorOf(reply)["message"].get<std::string>(), HasSubstr("--image_url_hosts"));
+  EXPECT_THAT(ErrorIn(reply)["message"].get<std::string>(), HasSubstr("--image_url_hosts"));
   EXPECT_EQ(host_.connections(), 0);
 }
 

@@ -80,7 +80,7 @@ std::string Talk(int port, const std::string& authority, const std::string& requ
   return all;
 }
 
-constexpr char kVersion[] = "GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+constexpr char kLastVersion[] = "GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
 TEST(TlsTest, AnswersAreEncryptedAndNewCertificatesTaken) {
   Certificates files;
@@ -102,18 +102,18 @@ TEST(TlsTest, AnswersAreEncryptedAndNewCertificatesTaken) {
   };
   gateway.Start();
   const std::string old = files.File("old.pem"), fresh = files.File("new.pem");
-  EXPECT_THAT(Talk(gateway.port(), old, kVersion), HasSubstr("1.2.3"));
+  EXPECT_THAT(Talk(gateway.port(), old, kLastVersion), HasSubstr("1.2.3"));
   EXPECT_THAT(Talk(gateway.port(), old,
                    testing::ChatPost(testing::Question("What?", R"(,"stream":true)"),
                                      "Connection: close\r\n")),
               HasSubstr("[DONE]"));
-  EXPECT_EQ(Talk(gateway.port(), fresh, kVersion), "");
+  EXPECT_EQ(Talk(gateway.port(), fresh, kLastVersion), "");
   std::ofstream(files.File("server.pem")) << "broken";
-  EXPECT_THAT(Talk(gateway.port(), old, kVersion), HasSubstr("1.2.3"));
+  EXPECT_THAT(Talk(gateway.port(), old, kLastVersion), HasSubstr("1.2.3"));
   install("new");
-  Await([&] { return absl::StrContains(Talk(gateway.port(), fresh, kVersion), "1.2.3"); });
+  Await([&] { return absl::StrContains(Talk(gateway.port(), fresh, kLastVersion), "1.2.3"); });
   // Who speaks no TLS is told nothing.
-  EXPECT_EQ(gateway.Send(kVersion).status, 0);
+  EXPECT_EQ(gateway.Send(kLastVersion).status, 0);
 }
 
 TEST(TlsTest, WithAnAuthorityOfClientsOnlyTheyAreAnswered) {
@@ -128,9 +128,9 @@ TEST(TlsTest, WithAnAuthorityOfClientsOnlyTheyAreAnswered) {
   gateway.http.tls_key = files.File("server.key");
   gateway.Start();
   const std::string server = files.File("server.pem");
-  EXPECT_THAT(Talk(gateway.port(), server, kVersion, files.File("client")), HasSubstr("1.2.3"));
-  EXPECT_EQ(Talk(gateway.port(), server, kVersion, files.File("stranger")), "");
-  EXPECT_EQ(Talk(gateway.port(), server, kVersion), "");
+  EXPECT_THAT(Talk(gateway.port(), server, kLastVersion, files.File("client")), HasSubstr("1.2.3"));
+  EXPECT_EQ(Talk(gateway.port(), server, kLastVersion, files.File("stranger")), "");
+  EXPECT_EQ(Talk(gateway.port(), server, kLastVersion), "");
 
   HttpGateway other;
   other.http = gateway.http;

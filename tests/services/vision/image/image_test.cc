@@ -80,7 +80,7 @@ TEST(Orientation, TheHeaderSaysTheSizeAfterTurning) {
   EXPECT_EQ(header->orientation, 6);
 }
 
-class Cmyk : public testing::TestWithParam<JpegOptions> {};
+class Cmyk : public ::testing::TestWithParam<JpegOptions> {};
 
 TEST_P(Cmyk, ALightToneStaysLight) {
   // Stored inverted: 240, 220, 200 of light, all of it behind no black.
@@ -94,9 +94,9 @@ TEST_P(Cmyk, ALightToneStaysLight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutAdobeAndYcck, Cmyk,
-                         testing::Values(JpegOptions{JpegColor::kCmyk, 95, true, ""},
-                                         JpegOptions{JpegColor::kCmyk, 95, false, ""},
-                                         JpegOptions{JpegColor::kYcck, 95, true, ""}));
+                         ::testing::Values(JpegOptions{JpegColor::kCmyk, 95, true, ""},
+                                           JpegOptions{JpegColor::kCmyk, 95, false, ""},
+                                           JpegOptions{JpegColor::kYcck, 95, true, ""}));
 
 TEST(Png, SixteenBitGreyKeepsAllItsLevels) {
   std::vector<uint8_t> samples;

@@ -96,7 +96,7 @@ struct Refusal {
   const char* reason;
 };
 
-class Refused : public testing::TestWithParam<Refusal> {};
+class Refused : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(Refused, NamesKeyValueAndWhatIsSupported) {
   auto config = Parse(Clip(GetParam().more));
@@ -109,7 +109,7 @@ TEST_P(Refused, NamesKeyValueAndWhatIsSupported) {
 
 INSTANTIATE_TEST_SUITE_P(
     Values, Refused,
-    testing::Values(
+    ::testing::Values(
         Refusal{R"("resample": 0)", "resample", "MODEL_UNSUPPORTED"},
         Refusal{R"("resample": 5)", "resample", "MODEL_UNSUPPORTED"},
         Refusal{R"("resample": "bicubic")", "resample", "MODEL_CONFIG_BAD"},
@@ -220,10 +220,10 @@ TEST(PreprocessConfig, EveryNumberThatChangesAPixelChangesTheCanonicalText) {
   distinct([](auto& c) { c.std[0] = 1 + 1e-15; });
 }
 
-class ModelDirectory : public testing::Test {
+class ModelDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "preprocess_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "preprocess_XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     path_ = pattern;
   }
