@@ -3,25 +3,21 @@
 #include <netdb.h>
 
 #include <cstring>
-#include <thread>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/mutex.h"
 
 namespace tessera::store {
 namespace {
-
-using Addresses = absl::StatusOr<std::vector<SocketAddress>>;
 
 absl::Status Unresolved(const std::string& host, absl::string_view why) {
   return base::Error(absl::StatusCode::kUnavailable, "REDIS_UNRESOLVED",
                      absl::StrCat("the host name ", host, ": ", why));
 }
 
-Addresses Ask(const std::string& host, uint16_t port, int flags) {
+RedisResolver::Addresses Ask(const std::string& host, uint16_t port, int flags) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -41,54 +37,17 @@ Addresses Ask(const std::string& host, uint16_t port, int flags) {
 
 }  // namespace
 
-struct RedisResolver::State {
-  std::string host;
-  uint16_t port = 0;
-  base::Mutex mutex;
-  base::CondVar changed;
-  bool asking ABSL_GUARDED_BY(mutex) = false;
-  bool cancelled ABSL_GUARDED_BY(mutex) = false;
-  bool answered ABSL_GUARDED_BY(mutex) = false;
-  Addresses answer ABSL_GUARDED_BY(mutex);
-};
+RedisResolver::RedisResolver(std::string host, uint16_t port)
+    : host_(host), port_(port), call_([host, port] { return Ask(host, port, 0); }) {}
 
-RedisResolver::RedisResolver(std::string host, uint16_t port) : state_(std::make_shared<State>()) {
-  state_->host = std::move(host);
-  state_->port = port;
-}
-
-RedisResolver::~RedisResolver() { Cancel(); }
-
-void RedisResolver::Cancel() {
-  base::MutexLock lock(state_->mutex);
-  state_->cancelled = true;
-  state_->changed.SignalAll();
-}
-
-Addresses RedisResolver::Resolve(absl::Duration timeout) {
-  State& state = *state_;
-  if (Addresses numeric = Ask(state.host, state.port, AI_NUMERICHOST); numeric.ok()) return numeric;
-  const absl::Time deadline = base::RealClock().Now() + timeout;
-  base::MutexLock lock(state.mutex);
-  if (!state.asking && !state.answered && !state.cancelled) {
-    state.asking = true;
-    std::thread([shared = state_] {
-      Addresses answer = Ask(shared->host, shared->port, 0);
-      base::MutexLock lock(shared->mutex);
-      shared->asking = false;
-      shared->answered = true;
-      shared->answer = std::move(answer);
-      shared->changed.SignalAll();
-    }).detach();
+RedisResolver::Addresses RedisResolver::Resolve(absl::Duration timeout) {
+  if (Addresses numeric = Ask(host_, port_, AI_NUMERICHOST); numeric.ok()) return numeric;
+  if (const absl::Status begun = call_.Begin(); !begun.ok()) {
+    return Unresolved(host_, begun.message());
   }
-  while (!state.answered && !state.cancelled) {
-    const absl::Duration left = deadline - base::RealClock().Now();
-    if (left <= absl::ZeroDuration()) return Unresolved(state.host, "no answer in time");
-    state.changed.WaitFor(state.mutex, left);
-  }
-  if (!state.answered) return Unresolved(state.host, "cancelled");
-  state.answered = false;
-  return std::move(state.answer);
+  std::optional<Addresses> answer = call_.Await(timeout);
+  if (answer.has_value()) return *std::move(answer);
+  return Unresolved(host_, call_.cancelled() ? "cancelled" : "no answer in time");
 }
 
 }  // namespace tessera::store

@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "services/gateway/drain_rate.h"
+#include "common/base/drain_rate.h"
 
 namespace tessera::gateway {
 
@@ -112,7 +112,7 @@ class AdmissionQueue {
   uint64_t turns_ = 0;
   uint64_t ended_ = 0;         // requests of ours
   std::vector<Ticket> begun_;  // since the last report; may hold tickets that were released
-  DrainRate rate_;
+  base::DrainRate rate_;
 };
 
 }  // namespace tessera::gateway

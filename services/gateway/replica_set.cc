@@ -13,6 +13,8 @@ namespace {
 
 constexpr absl::Duration kRewatch = absl::Milliseconds(100);  // after a watch has ended
 constexpr absl::Duration kRetryAfter = absl::Seconds(1);
+// Until it is asked for an answer that the system has not given yet.
+constexpr absl::Duration kUnansweredInterval = absl::Milliseconds(250);
 
 void CancelAll(const std::vector<std::shared_ptr<Call>>& calls) {
   for (const std::shared_ptr<Call>& call : calls) call->Cancel();
@@ -69,9 +71,11 @@ ReplicaSet::~ReplicaSet() {
 
 void ReplicaSet::ResolveLoop() {
   while (true) {
-    Resolve();
+    const bool answered = Resolve();
     SweepGone();
-    const absl::Time due = clock_.Now() + options_.resolve_interval;
+    const absl::Time due =
+        clock_.Now() + (answered ? options_.resolve_interval
+                                 : std::min(options_.resolve_interval, kUnansweredInterval));
     base::MutexLock lock(mutex_);
     while (!stop_ && clock_.Now() < due) clock_.WaitUntil(changed_, mutex_, due);
     if (stop_) return;
@@ -87,11 +91,13 @@ void ReplicaSet::SweepGone() {
   std::erase(gone_, nullptr);
 }
 
-void ReplicaSet::Resolve() {
+bool ReplicaSet::Resolve() {
   std::vector<NameLookup::Addresses> found = lookup_.Ask();
-  if (found.size() < options_.addresses.size()) return;  // cancelled
+  if (found.size() < options_.addresses.size()) return true;  // cancelled
+  bool answered = true;
   std::vector<std::string> names;
   for (size_t i = 0; i < found.size(); ++i) {
+    answered = answered && !absl::IsDeadlineExceeded(found[i].status());
     base::MutexLock lock(mutex_);
     std::vector<std::string>& known = resolved_[options_.addresses[i]];
     if (found[i].ok() && !found[i]->empty()) known = *std::move(found[i]);
@@ -100,6 +106,7 @@ void ReplicaSet::Resolve() {
     }
   }
   Adopt(names);
+  return answered;
 }
 
 // New ones are watched; those that are gone get no more requests and finish what they have.

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/drain_rate.h"
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
 #include "services/gateway/decode_client.h"
-#include "services/gateway/drain_rate.h"
 #include "services/gateway/name_lookup.h"
 #include "services/gateway/router.h"
 #include "services/gateway/vision_client.h"
@@ -104,7 +104,7 @@ class ReplicaSet {
     bool up = false;
     ReplicaLoad load;
     uint64_t ended = 0;  // requests, since it was first heard of
-    DrainRate rate;
+    base::DrainRate rate;
     absl::Time heard = absl::InfinitePast();
     uint64_t watch_number = 0;  // of the watch under way; what an older one says is ignored
     std::shared_ptr<Call> watch;
@@ -114,7 +114,8 @@ class ReplicaSet {
 
   void ResolveLoop();
   void SweepGone();
-  void Resolve();
+  // Whether each address has been looked up, if in vain.
+  bool Resolve();
   void Adopt(const std::vector<std::string>& names);
   void StartWatch(const std::string& name);
   void OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load);

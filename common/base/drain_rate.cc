@@ -1,8 +1,8 @@
-#include "services/gateway/drain_rate.h"
+#include "common/base/drain_rate.h"
 
 #include <algorithm>
 
-namespace tessera::gateway {
+namespace tessera::base {
 namespace {
 
 constexpr absl::Duration kWindow = absl::Seconds(5);
@@ -43,4 +43,4 @@ absl::Duration DrainRate::TimeFor(int64_t requests, absl::Time now) const {
   return std::clamp(absl::Seconds(static_cast<double>(requests) / rate), kShortest, kLongest);
 }
 
-}  // namespace tessera::gateway
+}  // namespace tessera::base

@@ -5,7 +5,7 @@
 
 #include "absl/time/time.h"
 
-namespace tessera::gateway {
+namespace tessera::base {
 
 // How many requests end in a second while others wait: only then is it the rate at which a queue
 // drains, and not that at which work happens to come. Pure; one thread, or guarded.
@@ -30,4 +30,4 @@ class DrainRate {
   absl::Time known_at_ = absl::InfinitePast();
 };
 
-}  // namespace tessera::gateway
+}  // namespace tessera::base
