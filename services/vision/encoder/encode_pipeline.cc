@@ -70,11 +70,21 @@ EncodePipeline::WaiterId EncodePipeline::NewWaiter() {
 
 absl::StatusOr<std::unique_ptr<PendingPictures::Room>> EncodePipeline::Reserve(
     size_t bytes, absl::string_view tenant) {
+  absl::Duration retry;
   {
     base::MutexLock lock(mutex_);
     if (draining_) return ShutDownError();
+    retry = TimeForAll();
   }
-  return rooms_.Reserve(bytes, tenant);
+  return rooms_.Reserve(bytes, tenant, retry);
+}
+
+absl::Duration EncodePipeline::TimeForAll() const {
+  return rate_.TimeFor(static_cast<int64_t>(pending_images_) + 1, clock_.Now());
+}
+
+void EncodePipeline::CountEnded() {
+  rate_.Observe(ended_, !to_prepare_.empty() || !to_encode_.empty(), clock_.Now());
 }
 
 absl::Status EncodePipeline::Admit() {
@@ -83,7 +93,7 @@ absl::Status EncodePipeline::Admit() {
       base::Error(
           absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
           absl::StrCat(pending_images_, " pictures wait for the encoder already; try again")),
-      kRetry);
+      TimeForAll());
 }
 
 absl::Status EncodePipeline::Submit(WaiterId waiter, EncodeTask task) {
@@ -99,6 +109,7 @@ absl::Status EncodePipeline::Submit(WaiterId waiter, EncodeTask task) {
     pending_images_ += 1;
     found = jobs_.emplace(job->task.key, job).first;
     to_prepare_.push_back(job);
+    CountEnded();
     prepare_ready_.Signal();
     task.done = std::move(done);
   }
@@ -111,6 +122,8 @@ void EncodePipeline::Release(Job& job) {
   if (!job.pending) return;
   job.pending = false;
   pending_images_ -= 1;
+  ++ended_;
+  CountEnded();
   job.task.room.reset();
   idle_.SignalAll();
 }

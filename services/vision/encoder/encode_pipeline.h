@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/drain_rate.h"
 #include "common/store/embedding_store.h"
 #include "services/vision/encoder/pending_pictures.h"
 #include "services/vision/encoder/stage_times.h"
@@ -124,6 +125,9 @@ class EncodePipeline {
   bool Dropped(const JobPtr& job);
   void Release(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Admit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Until all that are pending will have been encoded, and one more.
+  absl::Duration TimeForAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PipelineOptions options_;
   const PrepareSteps steps_;
@@ -142,6 +146,8 @@ class EncodePipeline {
   absl::flat_hash_map<WaiterId, JobPtr> waiters_ ABSL_GUARDED_BY(mutex_);
   WaiterId last_waiter_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t pending_images_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // pictures
+  base::DrainRate rate_ ABSL_GUARDED_BY(mutex_);
   size_t decode_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool encoding_ ABSL_GUARDED_BY(mutex_) = false;  // the tower has a batch
   int64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;    // that the tower has been through

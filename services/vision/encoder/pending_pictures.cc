@@ -10,9 +10,8 @@ bool Fits(size_t bytes, size_t held, size_t most) {
   return held == 0 || (bytes <= most && held <= most - bytes);
 }
 
-absl::Status NoRoom(absl::string_view reason, const std::string& why) {
-  return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, reason, why),
-                         absl::Seconds(1));
+absl::Status NoRoom(absl::string_view reason, const std::string& why, absl::Duration retry) {
+  return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, reason, why), retry);
 }
 
 }  // namespace
@@ -26,7 +25,7 @@ bool PendingPictures::HasShareLeft(const Held& held, size_t bytes) const {
 }
 
 absl::StatusOr<std::unique_ptr<PendingPictures::Room>> PendingPictures::Reserve(
-    size_t bytes, absl::string_view tenant) {
+    size_t bytes, absl::string_view tenant, absl::Duration retry) {
   base::MutexLock lock(mutex_);
   if (!tenant.empty()) {
     const auto found = tenants_.find(tenant);
@@ -34,13 +33,15 @@ absl::StatusOr<std::unique_ptr<PendingPictures::Room>> PendingPictures::Reserve(
     if (!HasShareLeft(held, bytes)) {
       return NoRoom("QUOTA_EXCEEDED",
                     absl::StrCat(held.images, " pictures of this tenant, ", held.bytes,
-                                 " bytes, wait for the encoder (--tenant_share); try again"));
+                                 " bytes, wait for the encoder (--tenant_share); try again"),
+                    retry);
     }
   }
   if (!Fits(bytes, bytes_, limits_.max_bytes)) {
     return NoRoom("QUEUE_FULL",
                   absl::StrCat("pictures of ", bytes_, " bytes are here or on their way, and ",
-                               bytes, " more find no room; try again"));
+                               bytes, " more find no room; try again"),
+                  retry);
   }
   bytes_ += bytes;
   if (!tenant.empty()) {

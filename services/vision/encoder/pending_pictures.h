@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/mutex.h"
 
 namespace tessera::vision {
@@ -39,10 +40,11 @@ class PendingPictures {
     const std::string tenant_;
   };
 
-  // RESOURCE_EXHAUSTED, with retry, where there is none: QUEUE_FULL for everybody, QUOTA_EXCEEDED
-  // for `tenant`, who has its share; without a name it has none. A picture that is alone, of all or
-  // of its tenant, always has room there. Never null.
-  absl::StatusOr<std::unique_ptr<Room>> Reserve(size_t bytes, absl::string_view tenant);
+  // RESOURCE_EXHAUSTED, to be tried again after `retry`, where there is none: QUEUE_FULL for
+  // everybody, QUOTA_EXCEEDED for `tenant`, who has its share; without a name it has none. A
+  // picture that is alone, of all or of its tenant, always has room there. Never null.
+  absl::StatusOr<std::unique_ptr<Room>> Reserve(size_t bytes, absl::string_view tenant,
+                                                absl::Duration retry);
 
  private:
   struct Held {

@@ -160,6 +160,31 @@ TEST_F(EncodePipelineTest, AFullQueueIsSaidAtOnceWithATimeToRetry) {
   EXPECT_TRUE(Submit("c").get().ok());
 }
 
+TEST_F(EncodePipelineTest, TheTimeToRetryIsThatInWhichTheQueueDrains) {
+  Gate first, second;
+  Gate* gate = &first;
+  tower_.hook = [&] {
+    gate->Pass();
+    clock_.Advance(absl::Seconds(2));
+  };
+  options_.max_batch_images = 1;
+  options_.max_pending_images = 4;
+  Start();
+  std::vector<Answer> answers;
+  for (const char* picture : {"a", "b", "c", "d"}) answers.push_back(Submit(picture));
+  first.Open();
+  for (Answer& answer : answers) EXPECT_TRUE(answer.get().ok());  // one in two seconds
+  gate = &second;
+  answers.clear();
+  for (const char* picture : {"e", "f", "g", "h"}) answers.push_back(Submit(picture));
+  absl::Status full;
+  Submit("i", nullptr, &full);
+  ASSERT_EQ(base::ReasonOf(full), "QUEUE_FULL");
+  EXPECT_EQ(base::RetryOf(full), absl::Seconds(10)) << "four that are pending, and this one";
+  second.Open();
+  for (Answer& answer : answers) EXPECT_TRUE(answer.get().ok());
+}
+
 TEST_F(EncodePipelineTest, BytesInTheQueueAreBounded) {
   Gate gate;
   tower_.hook = [&] { gate.Pass(); };
