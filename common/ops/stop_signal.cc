@@ -2,8 +2,18 @@
 
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace tessera::ops {
+namespace {
+
+// The kernel lets no signal end the first process of a container by default.
+void EndAtOnce(int signal) {
+  raise(signal);  // as the shell that waits expects it; SA_RESETHAND made it the default
+  _exit(128 + signal);
+}
+
+}  // namespace
 
 StopSignal::StopSignal() {
   sigemptyset(&signals_);
@@ -15,6 +25,12 @@ StopSignal::StopSignal() {
 bool StopSignal::Wait(absl::Duration timeout) {
   const timespec interval = absl::ToTimespec(timeout);
   if (sigtimedwait(&signals_, nullptr, &interval) < 0) return false;
+  struct sigaction action = {};
+  action.sa_handler = EndAtOnce;
+  action.sa_flags = SA_RESETHAND | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
   pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   return true;
 }
