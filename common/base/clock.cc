@@ -11,6 +11,9 @@ class SystemClock final : public Clock {
   absl::Time Now() const override {
     return start_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_start_);
   }
+  absl::Time WallTime() const override {
+    return absl::FromChrono(std::chrono::system_clock::now());
+  }
   void WaitUntil(CondVar& cond, Mutex& mutex, absl::Time deadline) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const absl::Duration left = deadline - Now();

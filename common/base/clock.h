@@ -11,6 +11,8 @@ class Clock {
   virtual ~Clock() = default;
   // Monotonic within a process; comparable with deadlines made from the same clock.
   virtual absl::Time Now() const = 0;
+  // The date, for what other machines read and keep, such as an expiry: it may jump.
+  virtual absl::Time WallTime() const = 0;
   // Waits on `cond` (REQUIRES: `mutex` held) until it is signalled or `deadline` has passed.
   virtual void WaitUntil(CondVar& cond, Mutex& mutex, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) = 0;

@@ -38,7 +38,7 @@ absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forec
 void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
   if (parts_.running != nullptr) parts_.running->Add(shared_from_this());
   absl::StatusOr<ParsedRequest> parsed =
-      ParseRequest(request, tenant, parts_.options, parts_.clock.Now());
+      ParseRequest(request, tenant, parts_.options, parts_.clock.WallTime());
   if (!parsed.ok()) {
     End(parsed.status(), {});
     return;

@@ -38,7 +38,7 @@ absl::Status Upload::Add(const v1::UploadImageRequest& message) {
 absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext& request,
                                                        ImageResolver& resolver,
                                                        const std::shared_ptr<AheadPrefill>& ahead,
-                                                       absl::Time now) {
+                                                       const base::Clock& clock) {
   if (bytes_.empty()) {
     return base::BadField("data", "IMAGE_EMPTY", "the upload ended without a byte");
   }
@@ -50,13 +50,15 @@ absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext
   picture.bytes = std::shared_ptr<const std::string>(held, &held->bytes);
   ImageHandle handle;
   handle.digest = picture.digest;
-  handle.expiry = absl::FromUnixSeconds(absl::ToUnixSeconds(now + options_.handle_ttl));
+  handle.expiry =
+      absl::FromUnixSeconds(absl::ToUnixSeconds(clock.WallTime() + options_.handle_ttl));
   v1::UploadImageResponse response;
   response.set_handle(SignHandle(handle, tenant_, options_.handle_key));
   response.set_expires_seconds(static_cast<uint32_t>(absl::ToInt64Seconds(options_.handle_ttl)));
   response.set_sha256(base::ToHex(picture.digest));
   rpc::RequestContext work = request;
-  work.deadline = now + options_.deadline_cap;  // nobody waits for it: the upload's says nothing
+  work.deadline =
+      clock.Now() + options_.deadline_cap;  // nobody waits for it: the upload's says nothing
   ImageResolver::Done unasked;
   if (options_.ahead_prefill && !session_.empty()) {
     unasked = [ahead, tenant = tenant_, affinity = AffinityOf(tenant_, session_),

@@ -29,7 +29,7 @@ class Upload {
   absl::StatusOr<v1::UploadImageResponse> Finish(const rpc::RequestContext& request,
                                                  ImageResolver& resolver,
                                                  const std::shared_ptr<AheadPrefill>& ahead,
-                                                 absl::Time now);
+                                                 const base::Clock& clock);
 
  private:
   const GatewayOptions& options_;

@@ -48,7 +48,7 @@ void UploadReactor::OnReadDone(bool ok) {
   if (rpc::WasBadMessage(message_.message)) return End(rpc::FromGrpc(rpc::BadMessage()));
   if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
   absl::StatusOr<v1::UploadImageResponse> response =
-      upload_.Finish(request_, parts_.resolver, parts_.ahead, parts_.clock.Now());
+      upload_.Finish(request_, parts_.resolver, parts_.ahead, parts_.clock);
   if (response.ok() && !ended_.load()) response_ = *response;
   End(response.status());
 }

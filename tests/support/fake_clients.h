@@ -17,6 +17,7 @@ class FakeVisionClient final : public gateway::VisionClient {
  public:
   struct Pending : gateway::Call {
     gateway::Picture picture;
+    rpc::RequestContext request;
     EncodeDone done;
     bool cancelled = false;
     std::weak_ptr<const void> rows;  // kept, once they are ready
@@ -42,10 +43,12 @@ class FakeVisionClient final : public gateway::VisionClient {
     void Fail(absl::Status status) { std::exchange(done, nullptr)(std::move(status)); }
   };
 
-  std::shared_ptr<gateway::Call> Encode(const gateway::Picture& picture, const rpc::RequestContext&,
+  std::shared_ptr<gateway::Call> Encode(const gateway::Picture& picture,
+                                        const rpc::RequestContext& request,
                                         EncodeDone done) override {
     auto call = std::make_shared<Pending>();
     call->picture = picture;
+    call->request = request;
     call->done = std::move(done);
     calls.push_back(call);
     return call;

@@ -13,6 +13,15 @@ class FakeClock final : public base::Clock {
     base::MutexLock lock(mutex_);
     return now_;
   }
+  absl::Time WallTime() const override {
+    base::MutexLock lock(mutex_);
+    return now_ + wall_ahead_;
+  }
+  // As when somebody sets the date.
+  void SetDateAhead(absl::Duration by) {
+    base::MutexLock lock(mutex_);
+    wall_ahead_ = by;
+  }
   void Advance(absl::Duration by) {
     base::MutexLock lock(mutex_);
     now_ += by;
@@ -27,6 +36,7 @@ class FakeClock final : public base::Clock {
  private:
   mutable base::Mutex mutex_;
   absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::FromUnixSeconds(1'700'000'000);
+  absl::Duration wall_ahead_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::testing

@@ -72,7 +72,7 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
   }
   ChatHeading heading;
   heading.id = absl::StrCat("chatcmpl-", base::ToHex(base::RandomBytes(kIdBytes)));
-  heading.created = absl::ToUnixSeconds(arrival_);
+  heading.created = absl::ToUnixSeconds(parts_.answer.clock.WallTime());
   heading.model = parts_.answer.options.model_name;
   heading.logprobs = request_.request.options().has_top_logprobs();
   heading.include_usage = request_.include_usage;

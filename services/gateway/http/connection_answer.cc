@@ -277,7 +277,7 @@ Framing Connection::FramingOf(bool stream) {
   framing.stream = stream;
   framing.chunked = !request_.http10;
   framing.request_id = request_.id;
-  framing.now = parts_.chat.answer.clock.Now();
+  framing.now = parts_.chat.answer.clock.WallTime();
   return framing;
 }
 

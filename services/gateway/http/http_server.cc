@@ -173,7 +173,7 @@ absl::Status HttpServer::Engine::Prepare() {
     fetch.loopback_port = options.image_url_loopback_port;
     ASSIGN_OR_RETURN(fetcher, ImageFetcher::Create(std::move(fetch)));
   }
-  pages = {gateway.model_name, absl::ToUnixSeconds(parts.answer.clock.Now()),
+  pages = {gateway.model_name, absl::ToUnixSeconds(parts.answer.clock.WallTime()),
            parts.model.context_tokens(), parts.version, parts.health};
   bodies.emplace(gateway.body_limits(options.max_bodies_bytes));
   tracker.emplace();
@@ -264,7 +264,7 @@ void HttpServer::Engine::RefuseConnection(tcp::socket socket) {
   framing.keep_alive = false;
   const std::string id = rpc::NewRequestId();
   framing.request_id = id;
-  framing.now = parts.answer.clock.Now();
+  framing.now = parts.answer.clock.WallTime();
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(Serialize(response, framing)), ignored);

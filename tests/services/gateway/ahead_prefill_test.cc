@@ -4,6 +4,7 @@
 
 #include "services/gateway/upload.h"
 #include "tests/support/fake_clients.h"
+#include "tests/support/fake_clock.h"
 
 namespace tessera::gateway {
 namespace {
@@ -20,9 +21,10 @@ class AheadPrefillTest : public ::testing::Test {
     message.set_session(session);
     message.set_data(bytes);
     ASSERT_TRUE(upload.Add(message).ok());
-    ASSERT_TRUE(upload.Finish({}, resolver_, ahead_, absl::UnixEpoch()).ok());
+    ASSERT_TRUE(upload.Finish({}, resolver_, ahead_, clock_).ok());
   }
 
+  testing::FakeClock clock_;
   GatewayOptions options_;
   testing::FakeVisionClient vision_;
   testing::FakeDecodeClient decode_;

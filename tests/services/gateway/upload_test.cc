@@ -6,7 +6,9 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "services/gateway/image_handle.h"
 #include "tests/support/fake_clients.h"
+#include "tests/support/fake_clock.h"
 
 namespace tessera::gateway {
 namespace {
@@ -23,13 +25,14 @@ class UploadTest : public ::testing::Test {
     v1::UploadImageRequest message;
     message.set_data(bytes);
     const absl::Status status = upload.Add(message);
-    return status.ok() ? upload.Finish({}, resolver_, nullptr, absl::UnixEpoch()).status() : status;
+    return status.ok() ? upload.Finish({}, resolver_, nullptr, clock_).status() : status;
   }
   ByteBudget& budget() {
     if (!budget_) budget_.emplace(options_.upload_limits());
     return *budget_;
   }
 
+  testing::FakeClock clock_;
   GatewayOptions options_;
   std::optional<ByteBudget> budget_;
   testing::FakeVisionClient vision_;
@@ -45,6 +48,22 @@ TEST_F(UploadTest, ItsBytesCountForAsLongAsVisionNeedsThem) {
   EXPECT_EQ(vision_.calls.at(0)->picture.bytes->size(), 600u);
   vision_.calls.clear();
   EXPECT_TRUE(UploadOf(std::string(600, 'b')).ok());
+}
+
+TEST_F(UploadTest, ItsHandleExpiresByTheDateOfNowNotOfTheStart) {
+  clock_.SetDateAhead(absl::Hours(24 * 365));
+  Upload upload(options_, budget(), "tenant");
+  v1::UploadImageRequest message;
+  message.set_data("abc");
+  ASSERT_TRUE(upload.Add(message).ok());
+  const auto response = upload.Finish({}, resolver_, nullptr, clock_);
+  ASSERT_TRUE(response.ok()) << response.status();
+  const auto handle =
+      VerifyHandle(response->handle(), "tenant", options_.handle_key, clock_.WallTime());
+  ASSERT_TRUE(handle.ok()) << handle.status();
+  EXPECT_EQ(handle->expiry, clock_.WallTime() + options_.handle_ttl);
+  EXPECT_EQ(vision_.calls.at(0)->request.deadline, clock_.Now() + options_.deadline_cap)
+      << "which nobody but this process reads";
 }
 
 TEST_F(UploadTest, VisionMayNeedItsBytesWhenTheBudgetIsGone) {
