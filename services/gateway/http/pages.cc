@@ -1,7 +1,9 @@
 #include "services/gateway/http/pages.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/error.h"
@@ -13,7 +15,17 @@ namespace {
 
 constexpr absl::string_view kModels = "/v1/models";
 
-absl::string_view PathOf(absl::string_view target) { return target.substr(0, target.find('?')); }
+// Also of a whole URL, as a proxy's client may send it (RFC 9112, 3.2.2); its host is not looked
+// at.
+absl::string_view PathOf(absl::string_view target) {
+  for (const absl::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(target, scheme)) continue;
+    target.remove_prefix(scheme.size());
+    target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
+    break;
+  }
+  return target.substr(0, target.find('?'));
+}
 
 base::Json ModelJson(const PageParts& parts) {
   base::Json json = base::Json::object();

@@ -250,6 +250,11 @@ TEST(HttpServerTest, PagesAndMethods) {
   EXPECT_EQ(Parse(ask("GET /version").body)["version"], "1.2.3");
   EXPECT_EQ(ask("GET /health").status, 200);
   EXPECT_EQ(ask("GET /metrics").status, 404);
+  // A whole URL, as proxies' clients send it.
+  EXPECT_EQ(ask("GET http://example.org/version?x").body, ask("GET /version").body);
+  EXPECT_EQ(ask("GET HTTPS://example.org/v1/models/m").body, ask("GET /v1/models/m").body);
+  EXPECT_EQ(ask("GET http://example.org").status, 404);
+  EXPECT_EQ(ask("GET http://example.org?/version").status, 404);
   EXPECT_EQ(ErrorOf(ask("GET /"))["type"], "not_found_error");
   HttpReply reply = ask("GET /v1/chat/completions");
   EXPECT_EQ(reply.status, 405);
