@@ -26,6 +26,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
              const rpc::RequestContext& request, absl::Time now) {
     self_ = shared_from_this();
     rpc::ForwardRequest(request, now, context_);
+    context_.set_initial_metadata_corked(true);  // goes with the start, in one packet
     stub.async()->Generate(&context_, this);
     AddHold();
     {

@@ -34,6 +34,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     const uint64_t size = picture_.bytes ? picture_.bytes->size() : picture_.size;
     offer.set_size_bytes(std::max<uint64_t>(size, 1));
     writing_ = true;
+    context_.set_initial_metadata_corked(true);  // goes with the offer, in one packet
     stub.async()->Encode(&context_, this);
     AddHold();
     StartWrite(&write_);

@@ -48,20 +48,27 @@ class Talk : public grpc::ServerBidiReactor<Request, Response> {
     base::MutexLock lock(mutex_);
     answers_.pop_front();
     if (!ok) answers_.clear();  // the client has gone
-    if (!answers_.empty()) this->StartWrite(&answers_.front());
+    if (!answers_.empty()) WriteFirst();
     EndIfDone();
   }
   void OnDone() final { delete this; }
 
  protected:
   virtual void Hear(const Request& request) = 0;
-  void Say(Response response) {
+  // `last`: and ends, whatever the client may have to say.
+  void Say(Response response, bool last = false) {
     base::MutexLock lock(mutex_);
     answers_.push_back(std::move(response));
-    if (answers_.size() == 1) this->StartWrite(&answers_.front());
+    last_ = last;
+    if (answers_.size() == 1) WriteFirst();
   }
 
  private:
+  void WriteFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!last_ || answers_.size() > 1) return this->StartWrite(&answers_.front());
+    if (std::exchange(ended_, true)) return;
+    this->StartWriteAndFinish(&answers_.front(), grpc::WriteOptions(), grpc::Status::OK);
+  }
   void EndIfDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (reads_ended_ && answers_.empty() && !std::exchange(ended_, true)) {
       this->Finish(grpc::Status::OK);
@@ -73,6 +80,7 @@ class Talk : public grpc::ServerBidiReactor<Request, Response> {
   base::Mutex mutex_;
   std::deque<Response> answers_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool last_ ABSL_GUARDED_BY(mutex_) = false;  // nothing comes behind the last of answers_
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -117,7 +125,7 @@ class GenerateTalk final
     end.mutable_end()->mutable_usage()->set_output_tokens(1);
     Say(std::move(accepted));
     Say(std::move(piece));
-    Say(std::move(end));
+    Say(std::move(end), true);
   }
 };
 
