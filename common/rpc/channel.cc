@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/rpc/grpc_locks.h"
 
 namespace tessera::rpc {
 
@@ -27,6 +28,7 @@ absl::Status CheckAddress(const std::string& address) {
 }
 
 grpc::ChannelArguments BasicArguments(const ChannelOptions& options) {
+  StopSearchForDeadlocks();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);

@@ -21,6 +21,7 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/call_metrics.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/grpc_locks.h"
 #include "common/rpc/socket_pair.h"
 
 namespace tessera::rpc {
@@ -56,6 +57,7 @@ void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& b
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20 * 1000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              absl::ToInt64Milliseconds(options.keepalive_taken));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, 60 * 1000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 10 * 60 * 1000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 130 * 1000);
 }
@@ -65,6 +67,7 @@ void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& b
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, absl::Span<grpc::Service* const> services,
     const std::vector<std::string>& service_names) {
+  StopSearchForDeadlocks();
   if (options.reflection) RETURN_IF_ERROR(LoadReflection());
   grpc::EnableDefaultHealthCheckService(true);
   // What a client sent and cannot be parsed is told to the client, not to the log.
