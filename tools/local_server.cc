@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   auto server = std::unique_ptr<LocalServer>(new LocalServer());
   ASSIGN_OR_RETURN(server->keys_,
                    rpc::ApiKeys::Create(options.access.api_keys_file, base::RealClock()));
-  options.gateway.api_keys = server->keys_.get();
+  options.gateway.api_keys = server->keys_->on() ? server->keys_.get() : nullptr;
   ASSIGN_OR_RETURN(server->process_, service::Process::Create({.grpc_address = options.grpc_address,
                                                                .ops_address = options.ops_address,
                                                                .model_name = options.model_name,

@@ -146,7 +146,7 @@ absl::Status Run(Options options, const std::vector<std::string>& changed) {
   gateway.spans = process->spans();
   ASSIGN_OR_RETURN(const std::unique_ptr<rpc::ApiKeys> keys,
                    rpc::ApiKeys::Create(options.front.access.api_keys_file, base::RealClock()));
-  gateway.api_keys = keys.get();
+  gateway.api_keys = keys->on() ? keys.get() : nullptr;
   std::unique_ptr<GatewayRuntime> runtime;
   std::unique_ptr<http::Front> front;
   ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops, process->Listen(MakePages(runtime)));

@@ -132,6 +132,30 @@ v1::GenerateRequest QuestionByHandle(const std::string& handle, const std::strin
   return request;
 }
 
+TEST(LocalServerTest, WithoutKeysEverybodyHasAllPlaces) {
+  LocalServerOptions options = SomeOptions();
+  options.gateway.max_requests = 2;
+  const auto server = LocalServer::Start(options).value();
+  const auto stub = v1::GatewayService::NewStub(server->Channel());
+  grpc::ClientContext first;
+  v1::UploadImageResponse unused;
+  const auto open = stub->UploadImage(&first, &unused);
+  v1::UploadImageRequest message;
+  message.set_data("begun");
+  ASSERT_TRUE(open->Write(message));
+  while (true) {  // until it has its place
+    const auto second = Upload(*server, "demo/shelf1.jpg", "");
+    ASSERT_TRUE(second.ok()) << second.status();
+    if (server->MetricsText().find(
+            "tessera_gateway_inflight_requests{model_name=\"shelf-vqa\"} 1") != std::string::npos) {
+      break;
+    }
+  }
+  EXPECT_TRUE(Upload(*server, "demo/shelf1.jpg", "").ok()) << "the second of two places";
+  first.TryCancel();
+  open->Finish();
+}
+
 TEST(LocalServerTest, AnUploadWithASessionIsReadAheadOfItsQuestion) {
   const auto server = LocalServer::Start(SomeOptions()).value();
   const auto upload = Upload(*server, "demo/shelf1.jpg", "session");
