@@ -121,7 +121,11 @@ absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed
                    std::ostream& out) {
   ops::StopSignal stop;  // before any thread
   ApplyServiceFlags(options);
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalServer> server, LocalServer::Start(options.server));
+  std::unique_ptr<LocalServer> server;
+  {
+    const ops::StopSignal::EndsProcess ends(stop);
+    ASSIGN_OR_RETURN(server, LocalServer::Start(options.server));
+  }
   PrintReport(*server, options, changed_flags, out);
 
   Counted before;

@@ -4,8 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <iostream>
+
 namespace tessera::ops {
 namespace {
+
+constexpr absl::Duration kLook = absl::Milliseconds(20);
 
 // The kernel lets no signal end the first process of a container by default.
 void EndAtOnce(int signal) {
@@ -33,6 +37,22 @@ bool StopSignal::Wait(absl::Duration timeout) {
   sigaction(SIGINT, &action, nullptr);
   pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   return true;
+}
+
+StopSignal::EndsProcess::EndsProcess(const StopSignal& stop) {
+  thread_ = std::thread([this, signals = stop.signals_] {
+    const timespec interval = absl::ToTimespec(kLook);
+    while (!over_.load()) {
+      if (sigtimedwait(&signals, nullptr, &interval) < 0) continue;
+      std::cout << "stopped before it was ready" << std::endl;
+      _exit(0);
+    }
+  });
+}
+
+StopSignal::EndsProcess::~EndsProcess() {
+  over_ = true;
+  thread_.join();
 }
 
 }  // namespace tessera::ops

@@ -2,6 +2,9 @@
 
 #include <signal.h>
 
+#include <atomic>
+#include <thread>
+
 #include "absl/time/time.h"
 
 namespace tessera::ops {
@@ -15,6 +18,18 @@ class StopSignal {
   // True once one has come: from then on a second one ends the process at once. False after
   // `timeout`.
   bool Wait(absl::Duration timeout);
+
+  // While it lives, which is while a process loads, a signal ends the process at once with 0: there
+  // is nothing to drain. Not beside Wait. REQUIRES: the StopSignal outlives it.
+  class EndsProcess {
+   public:
+    explicit EndsProcess(const StopSignal& stop);
+    ~EndsProcess();
+
+   private:
+    std::atomic<bool> over_{false};
+    std::thread thread_;
+  };
 
  private:
   sigset_t signals_;

@@ -55,8 +55,11 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
   std::unique_ptr<rpc::Server> server;
   ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops,
                    process->Listen(service->MakePages()));
-  RETURN_IF_ERROR(service->Load({*process, pool, *stores}));
-  ASSIGN_OR_RETURN(server, Serve(options, names, *process, *service));
+  {
+    const ops::StopSignal::EndsProcess ends(stop);
+    RETURN_IF_ERROR(service->Load({*process, pool, *stores}));
+    ASSIGN_OR_RETURN(server, Serve(options, names, *process, *service));
+  }
   std::cout << names.program << "\n  changed flags   " << absl::StrJoin(changed, " ") << "\n"
             << service->Report() << "\n  gRPC            " << WithPort(address, server->port())
             << "\n  operations      " << WithPort(options.process.ops_address, ops->port()) << "\n"

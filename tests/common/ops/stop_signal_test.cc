@@ -1,0 +1,58 @@
+#include "common/ops/stop_signal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
+namespace tessera::ops {
+namespace {
+
+// Each in a process of its own: signals are the whole process's.
+class StopSignalDeathTest : public ::testing::Test {
+ protected:
+  StopSignalDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(StopSignalDeathTest, TheFirstIsWaitedForAndTheSecondEndsTheProcess) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_EXIT(
+        {
+          StopSignal stop;
+          if (stop.Wait(absl::Milliseconds(1))) std::_Exit(1);
+          kill(getpid(), signal);
+          if (!stop.Wait(absl::Minutes(1))) std::_Exit(2);
+          kill(getpid(), signal);
+          pause();
+        },
+        ::testing::KilledBySignal(signal), "");
+  }
+}
+
+TEST_F(StopSignalDeathTest, WhileItLoadsTheFirstEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        const StopSignal::EndsProcess ends(stop);
+        kill(getpid(), SIGTERM);
+        pause();
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(StopSignalDeathTest, OnceItHasLoadedTheFirstIsWaitedFor) {
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        std::optional<StopSignal::EndsProcess> ends(std::in_place, stop);
+        ends.reset();
+        kill(getpid(), SIGTERM);
+        std::_Exit(stop.Wait(absl::Minutes(1)) ? 3 : 4);
+      },
+      ::testing::ExitedWithCode(3), "");
+}
+
+}  // namespace
+}  // namespace tessera::ops
