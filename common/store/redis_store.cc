@@ -16,6 +16,7 @@ namespace {
 
 // Commands count as taken again when none was refused for so long.
 constexpr absl::Duration kCalm = absl::Seconds(10);
+constexpr int kSenselessInARow = 3;  // answers that are told of
 
 std::string NameOf(const EmbeddingKey& key) { return absl::StrCat("tessera:emb:v1:", key.hex()); }
 
@@ -208,20 +209,41 @@ void RedisStore::TellRejected(const absl::Status& why) {
 }
 
 void RedisStore::Tell(const absl::Status& status, bool write) {
-  const bool refused = base::ReasonOf(status) == "REDIS_REFUSED";
-  if (!status.ok() && !refused) return;  // the pool tells
+  const std::string reason = base::ReasonOf(status);
+  Trouble trouble = Trouble::kNone;
+  if (reason == "REDIS_REFUSED") {
+    trouble = Trouble::kRefused;
+  } else if (reason == "REDIS_PROTOCOL" || reason == "REDIS_CLOSED") {
+    trouble = Trouble::kSenseless;
+  } else if (!status.ok()) {
+    return;  // the pool tells
+  }
+  Trouble before;
   {
     base::MutexLock lock(mutex_);
-    Refusals& refusals = write ? writes_ : reads_;
+    Told& told = write ? writes_ : reads_;
     const absl::Time now = base::RealClock().Now();
-    if (refused) refusals.last = now;
-    if (refused == refusals.told || (!refused && now < refusals.last + kCalm)) return;
-    refusals.told = refused;
+    told.senseless = trouble == Trouble::kSenseless ? told.senseless + 1 : 0;
+    // A server that goes away breaks off answers, too, and the pool tells of it.
+    if (trouble == Trouble::kSenseless && told.senseless < kSenselessInARow) return;
+    if (trouble != Trouble::kNone) told.last = now;
+    if (trouble == told.trouble) return;
+    if (trouble == Trouble::kNone && now < told.last + kCalm) return;
+    before = std::exchange(told.trouble, trouble);
   }
-  base::Log(
-      refused ? base::LogLevel::kWarning : base::LogLevel::kInfo,
-      absl::StrCat("embedding store: Redis ", refused ? "refuses" : "no longer refuses", " to ",
-                   write ? "write" : "read", refused ? ": " : "", refused ? status.message() : ""));
+  const absl::string_view command = write ? "write" : "read";
+  std::string line = "embedding store: Redis ";
+  if (trouble == Trouble::kRefused) {
+    absl::StrAppend(&line, "refuses to ", command, ": ", status.message());
+  } else if (trouble == Trouble::kSenseless) {
+    absl::StrAppend(&line, "breaks off its answers or makes no sense when asked to ", command,
+                    ", each is a miss: ", status.message());
+  } else if (before == Trouble::kRefused) {
+    absl::StrAppend(&line, "no longer refuses to ", command);
+  } else {
+    absl::StrAppend(&line, "answers again when asked to ", command);
+  }
+  base::Log(trouble == Trouble::kNone ? base::LogLevel::kInfo : base::LogLevel::kWarning, line);
 }
 
 }  // namespace tessera::store

@@ -65,10 +65,12 @@ class RedisStore final : public EmbeddingStore {
   // An error for the reply of Redis; the lease is broken where the server is of no use for now.
   absl::Status Refused(RedisPool::Lease& lease, const RedisReply& reply);
   void TellRejected(const absl::Status& why);
-  // Whether one kind of command is refused, as the log knows it.
-  struct Refusals {
-    bool told = false;
-    absl::Time last = absl::InfinitePast();
+  // How the server takes one kind of command, as the log knows it.
+  enum class Trouble { kNone, kRefused, kSenseless };
+  struct Told {
+    Trouble trouble = Trouble::kNone;
+    absl::Time last = absl::InfinitePast();  // of any trouble
+    int senseless = 0;                       // answers in a row
   };
   // Takes note of how a read or a write ended.
   void Tell(const absl::Status& status, bool write);
@@ -79,8 +81,8 @@ class RedisStore final : public EmbeddingStore {
   std::atomic<uint32_t> told_verdicts_ = 0;  // a bit for each RecordVerdict that was logged
 
   base::Mutex mutex_;
-  Refusals reads_ ABSL_GUARDED_BY(mutex_);
-  Refusals writes_ ABSL_GUARDED_BY(mutex_);
+  Told reads_ ABSL_GUARDED_BY(mutex_);
+  Told writes_ ABSL_GUARDED_BY(mutex_);
 
   const std::unique_ptr<RedisPool> pool_;  // uses what is above
 };

@@ -78,6 +78,23 @@ TEST_F(RedisFaultsTest, WhatIsNoAnswerIsAMissAndTheNextOneIsRight) {
   EXPECT_GE(Lookups(metrics_, "error"), std::size(nonsense));
 }
 
+TEST_F(RedisFaultsTest, AServerThatMakesNoSenseIsToldOnce) {
+  for (const std::optional<std::string>& reply :
+       {std::optional<std::string>("$12x\r\n"), std::optional<std::string>()}) {
+    const FakeRedis redis([&reply](const Words& words) -> std::optional<std::string> {
+      if (words[0] == "GET") return reply;
+      return "+OK\r\n";
+    });
+    const auto store = OpenUp(PatientOptions(UrlOf(redis.port())), metrics_);
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(Find(*store, 1), nullptr);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(CountOf(log, "\n"), 1) << log;
+    EXPECT_EQ(CountOf(log, "makes no sense when asked to read, each is a miss: "), 1) << log;
+    EXPECT_EQ(UpGauge(metrics_), 1);
+  }
+}
+
 TEST_F(RedisFaultsTest, AnsweredErrorsAreMissesOnAConnectionThatStays) {
   const FakeRedis redis([](const Words& words) -> std::optional<std::string> {
     return words[0] == "GET" ? "-NOPERM this user has no permissions\r\n"
