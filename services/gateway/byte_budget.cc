@@ -47,7 +47,8 @@ absl::Status ByteBudget::Hold::Grow(size_t bytes) {
       return base::WithRetry(
           base::Error(absl::StatusCode::kResourceExhausted, "QUOTA_EXCEEDED",
                       absl::StrCat("requests of this tenant hold ", has, " of the ", state_->share,
-                                   " bytes that they may (--tenant_share); ask again later")),
+                                   " ", state_->limits.unit,
+                                   " that they may (--tenant_share); ask again later")),
           absl::Seconds(1));
     }
     state_->held += more;

@@ -94,4 +94,13 @@ ByteBudget::Limits GatewayOptions::body_limits(size_t bytes) const {
                        "too many bytes of requests are held already; try again")};
 }
 
+ByteBudget::Limits GatewayOptions::arriving_limits(size_t connections) const {
+  return {.bytes = connections,
+          .tenant_share = ShareOf(*this),
+          .least = 1,
+          .full = Full(absl::StatusCode::kUnavailable, "CONNECTIONS_FULL",
+                       "too many requests are on their way already; try again"),
+          .unit = "connections with a request on its way"};
+}
+
 }  // namespace tessera::gateway

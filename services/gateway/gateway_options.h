@@ -57,6 +57,8 @@ struct GatewayOptions {
   ByteBudget::Limits upload_limits() const;
   ByteBudget::Limits inflight_limits() const;
   ByteBudget::Limits body_limits(size_t bytes) const;  // of requests over HTTP
+  // Of connections over HTTP whose request is not all here.
+  ByteBudget::Limits arriving_limits(size_t connections) const;
 };
 
 }  // namespace tessera::gateway

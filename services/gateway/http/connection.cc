@@ -62,6 +62,7 @@ void Connection::Close() {
     std::exchange(call_, nullptr)->Gone();
   }
   body_.Reset();
+  arriving_.Reset();
   timer_.cancel();
   transport_->Close();
   if (place_) open_.erase(*std::exchange(place_, std::nullopt));

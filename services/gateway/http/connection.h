@@ -54,6 +54,7 @@ struct ConnectionParts {
   const TenantResolver& tenant;
   const std::function<void(const HttpDone&)>& done;
   ByteBudget& bodies;
+  ByteBudget& arriving;  // connections whose request is not all here
   boost::asio::thread_pool& parsers;
   const std::atomic<bool>& draining;
   ConnectionCount& count;
@@ -146,9 +147,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer in_;      // read, not parsed
   std::optional<Parser> parser_;
   bool reading_ = false;
-  bool begun_ = false;     // the request's first byte has come
-  ByteBudget::Hold body_;  // of the request being read
-  size_t lingered_ = 0;    // bytes
+  bool begun_ = false;         // the request's first byte has come
+  ByteBudget::Hold body_;      // of the request being read
+  ByteBudget::Hold arriving_;  // likewise
+  size_t lingered_ = 0;        // bytes
 
   Request request_;
   std::shared_ptr<ChatCall> call_;  // until its last word is taken

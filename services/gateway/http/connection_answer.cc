@@ -69,6 +69,8 @@ void Connection::OnHead() {
   request_.keep_alive = head.keep_alive();
   if (AnswerAtHead() || AnswerBeforeBody()) return;
   if (parser_->is_done()) return StartChat();
+  arriving_ = parts_.arriving.For(request_.tenant);
+  if (const absl::Status status = arriving_.Grow(1); !status.ok()) return Refuse(status);
   if (absl::EqualsIgnoreCase(View(head[field::expect]), "100-continue") && !request_.http10 &&
       in_.size() == 0) {
     Write("HTTP/1.1 100 Continue\r\n\r\n");
@@ -164,6 +166,7 @@ void Connection::StartChat() {
   state_ = State::kAnswer;
   deadline_ = SteadyTime::max();
   const ChatParts& chat = parts_.chat;
+  arriving_.Reset();
   rpc::RequestContext context;
   context.request_id = request_.id;
   context.trace = request_.trace;
@@ -286,6 +289,7 @@ void Connection::Send(const Response& response) {
   state_ = State::kAnswer;
   answered_ = true;
   body_.Reset();
+  arriving_.Reset();
   Tell(response.status);
   ExpireAfter(parts_.options.write_timeout);
   Write(Serialize(response, FramingOf(false)));

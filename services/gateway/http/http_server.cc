@@ -143,7 +143,7 @@ struct HttpServer::Engine {
   const HttpParts parts;
   PageParts pages;
   base::Timers timers;
-  std::optional<ByteBudget> bodies;
+  std::optional<ByteBudget> bodies, arriving;
   std::atomic<bool> draining{false};
   ConnectionCount count;
   std::unique_ptr<TlsContext> tls;
@@ -176,6 +176,7 @@ absl::Status HttpServer::Engine::Prepare() {
   pages = {gateway.model_name, absl::ToUnixSeconds(parts.answer.clock.WallTime()),
            parts.model.context_tokens(), parts.version, parts.health};
   bodies.emplace(gateway.body_limits(options.max_bodies_bytes));
+  arriving.emplace(gateway.arriving_limits(options.max_connections));
   tracker.emplace();
   ChatLimits limits;
   limits.max_bytes = gateway.max_message_bytes;
@@ -184,7 +185,7 @@ absl::Status HttpServer::Engine::Prepare() {
   chat.emplace(ChatParts{parts.answer, timers, *tracker, limits, fetcher.get()});
   parsers.emplace(static_cast<size_t>(options.parse_threads));
   connection.emplace(ConnectionParts{options, *chat, pages, parts.tenant, parts.done, *bodies,
-                                     *parsers, draining, count});
+                                     *arriving, *parsers, draining, count});
   for (int i = 0; i < options.threads; ++i) loops.push_back(std::make_unique<Loop>());
   return absl::OkStatus();
 }

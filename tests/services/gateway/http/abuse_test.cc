@@ -233,6 +233,43 @@ TEST(HttpAbuseTest, ATenantThatHoldsItsShareLeavesTheOthersTheirs) {
   EXPECT_EQ(first.Read().status, 200);
 }
 
+TEST(HttpAbuseTest, ATenantWhoseRequestsComeSlowlyLeavesTheOthersTheirConnections) {
+  HttpGateway gateway;
+  const auto keys = rpc::ApiKeys::Create("", gateway.clock);
+  gateway.options.api_keys = keys->get();
+  gateway.options.tenant_share = 0.5;
+  gateway.http.max_connections = 4;
+  gateway.tenant = [](absl::string_view key) { return std::string(key); };
+  gateway.Start();
+  gateway.decode.at_once = [](testing::StubDecode::Stream& stream) { stream.End(); };
+  const std::string body = Question();
+  const std::string head = absl::StrCat(
+      kPost,
+      "Host: x\r\nAuthorization: ann\r\nExpect: 100-continue\r\nContent-Length: ", body.size(),
+      "\r\n\r\n");
+  RawClient first(gateway.port()), second(gateway.port()), third(gateway.port());
+  for (RawClient* client : {&first, &second}) {
+    client->Send(head);
+    EXPECT_EQ(client->Read().status, 100);
+  }
+  third.Send(head);
+  const HttpReply reply = third.Read();
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_THAT(reply.body, HasSubstr("quota_exceeded"));
+  EXPECT_THAT(reply.body, HasSubstr("2 connections"));
+  third.Close();
+  RawClient other(gateway.port());
+  other.Send(ChatPost(body, "Authorization: bob\r\n"));
+  EXPECT_EQ(other.Read().status, 200);
+  for (int i = 0; i < 3; ++i) {  // each gives its place back
+    first.Send(body);
+    EXPECT_EQ(first.Read().status, 200);
+    first.Send(head);
+    EXPECT_EQ(first.Read().status, 100);
+  }
+  second.Close();
+}
+
 TEST(HttpAbuseTest, SlowRequestsAreToldAndSilentConnectionsClosed) {
   HttpGateway gateway;
   gateway.http.header_timeout = absl::Milliseconds(50);
