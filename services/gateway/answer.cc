@@ -165,50 +165,51 @@ absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
 // Also in the midst of an answer: decode computes again what it gave up for others. Then vision has
 // the record still, in memory or in the store, or nobody has.
 void Answer::OnNeedRows(const v1::NeedRows& need) {
-  const bool late = first_piece_ != absl::InfinitePast();
   std::vector<uint32_t> pictures;
+  int number = 0;
   {
     base::MutexLock lock(mutex_);
     pictures = pictures_.Needed(need);
+    number = try_;
   }
   for (const uint32_t picture : pictures) {
     KeepCall(parts_.resolver.Encode(
         parsed_.pictures[picture], request_,
-        [self = shared_from_this(), picture, late](absl::StatusOr<ResolvedImage> image) {
-          self->OnRowsMade(picture, late, std::move(image));
+        [self = shared_from_this(), picture, number](absl::StatusOr<ResolvedImage> image) {
+          self->OnRowsMade(picture, number, std::move(image));
         }));
   }
 }
 
-// Decode may have been asked anew meanwhile: its number of the picture is looked up now.
-void Answer::OnRowsMade(uint32_t picture, bool late, absl::StatusOr<ResolvedImage> image) {
+// What only a try before this one has asked for says nothing of this one: it may have the rows.
+void Answer::OnRowsMade(uint32_t picture, int number, absl::StatusOr<ResolvedImage> image) {
   std::shared_ptr<DecodeCall> call;
-  uint32_t number = 0;
+  std::optional<uint32_t> asked;  // as decode calls it
   absl::Status status;
   {
     base::MutexLock lock(mutex_);
-    const std::optional<uint32_t> asked = pictures_.NumberOf(picture);
-    if (!asked || again_) return;
-    number = *asked;
+    asked = pictures_.NumberOf(picture);
+    if (!asked || again_ || number != try_) return;
     call = decode_call_;
     bool anew = false;
-    status = pictures_.ResolveAgain(picture, late, std::move(image), anew);
+    status = pictures_.ResolveAgain(picture, told_, std::move(image), anew);
     if (anew) {
       again_ = true;
     } else if (!status.ok() && failure_.ok()) {
       failure_ = status;
     }
-    if (!call && status.ok()) rows_made_.push_back(number);
+    if (!call && status.ok()) rows_made_.push_back(*asked);
   }
   if (!call) return;
   if (status.ok()) {
-    call->RowsReady({number});
+    call->RowsReady({*asked});
   } else {
     call->Cancel();
   }
 }
 
 bool Answer::OnPiece(v1::TextPiece piece) {
+  if (first_piece_ == absl::InfinitePast() && !BeginTelling()) return true;
   const absl::Time now = parts_.clock.Now();
   timeline_.OnPiece(now);
   if (first_piece_ == absl::InfinitePast()) {
@@ -274,6 +275,7 @@ void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
     base::MutexLock lock(mutex_);
     failure = failure_;
     decode_call_ = nullptr;
+    ++try_;
     again = std::exchange(again_, false) && failure.ok() && !cancelled_;
   }
   if (again) return StartDecode();

@@ -76,7 +76,11 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   // How long a sink that is full from `now` on may stay so.
   absl::Time SinkDeadline(absl::Time now) const;
 
-  void OnRouted(const Routed& routed) override { by_ = routed; }
+  void OnRouted(const Routed& routed) override {
+    by_ = routed;
+    base::MutexLock lock(mutex_);
+    ++try_;
+  }
   void OnAccepted(const v1::Accepted& accepted) override {}
   void OnNeedRows(const v1::NeedRows& need) override;
   bool OnPiece(v1::TextPiece piece) override;
@@ -86,8 +90,13 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   // It is let in, or is not.
   void OnTurn(const absl::Status& status);
   void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
-  // `late`: the answer had begun, so the picture's bytes are gone.
-  void OnRowsMade(uint32_t picture, bool late, absl::StatusOr<ResolvedImage> image);
+  // For try `number`, which had asked for them.
+  void OnRowsMade(uint32_t picture, int number, absl::StatusOr<ResolvedImage> image);
+  // With the first piece. False: it is of a try that was cancelled to ask anew, and is not told.
+  bool BeginTelling() {
+    base::MutexLock lock(mutex_);
+    return told_ = !again_;
+  }
   void StartDecode();
   // Changes what decode is asked, or where, for the deadline's sake; not OK: it cannot be met.
   absl::Status ClimbLadder(v1::DecodeStart& start, Placement& placement);
@@ -120,7 +129,9 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
   base::Mutex mutex_;
   AnswerPictures pictures_ ABSL_GUARDED_BY(mutex_);
   bool again_ ABSL_GUARDED_BY(mutex_) = false;  // decode was cancelled to be asked anew
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;   // something of the answer: none is asked anew
   int asks_ ABSL_GUARDED_BY(mutex_) = 0;        // of decode, so far
+  int try_ ABSL_GUARDED_BY(mutex_) = 0;         // one more with each replica and each end
   std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
   // Rows made before decode_call_ was known here.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "tests/services/gateway/answer_fixture.h"
 
@@ -207,8 +208,8 @@ TEST_F(AnswerTest, APictureWhoseRowsCannotBeMadeAgainIsLeftOutToo) {
   EXPECT_EQ(sink_.response.receipt().degraded_size(), 1);
 }
 
-// Rows that were asked for under the first numbering are told under the second.
-TEST_F(AnswerTest, RowsThatComeWhileDecodeIsAskedAnewBelongToTheirPicture) {
+// Its numbers of pictures are others, and the rows of those may be there by then.
+TEST_F(AnswerTest, WhatDecodeIsAskedAnewAsksForItselfUnderItsOwnNumbers) {
   v1::GenerateRequest request = Question({"a", "b", "c"});
   request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
   const std::shared_ptr<Answer> answer = AskFor(request);
@@ -217,7 +218,10 @@ TEST_F(AnswerTest, RowsThatComeWhileDecodeIsAskedAnewBelongToTheirPicture) {
   vision_.calls.at(3)->Fail(VisionDown());  // "a": decode is asked about "b" and "c"
   ASSERT_EQ(decode_.calls.size(), 2u);
   ASSERT_EQ(decode_.calls[1]->start.images_size(), 2);
-  vision_.calls.at(4)->Ready(v1::CACHE_TIER_COMPUTED);  // "b"
+  decode_.calls[1]->NeedRows(0);
+  vision_.calls.at(4)->Fail(VisionDown());  // "b", for the first
+  EXPECT_TRUE(decode_.calls[1]->rows_ready.empty());
+  vision_.calls.at(6)->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(decode_.calls[1]->rows_ready, std::vector<uint32_t>{0});
   decode_.calls[1]->Piece("x");
   v1::DecodeEnd end;
@@ -228,6 +232,76 @@ TEST_F(AnswerTest, RowsThatComeWhileDecodeIsAskedAnewBelongToTheirPicture) {
   EXPECT_EQ(receipt.images(0).cache(), v1::CACHE_TIER_UNSPECIFIED);
   EXPECT_EQ(receipt.images(1).cache(), v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(receipt.images(2).cache(), v1::CACHE_TIER_LOCAL);
+}
+
+// Another replica took over, and had the rows.
+TEST_F(AnswerTest, WhatALostReplicaAskedForNeitherEndsTheAnswerNorIsInItsReceipt) {
+  for (const bool text_only : {false, true}) {
+    for (const bool made : {false, true}) {
+      sink_ = RecordingSink();
+      const size_t first = vision_.calls.size(), ask = decode_.calls.size();
+      v1::GenerateRequest request = Question({absl::StrCat("a", text_only, made)});
+      if (text_only) request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+      AskFor(request);
+      vision_.calls.at(first)->Ready(v1::CACHE_TIER_LOCAL);
+      const std::shared_ptr<testing::FakeDecodeClient::Stream> decode = decode_.calls.at(ask);
+      decode->events->OnRouted({"r0:1", "affinity"});
+      decode->NeedRows(0);
+      decode->events->OnRouted({"r1:1", "first choice r0:1 is lost"});
+      decode->Piece("one ");
+      if (made) {
+        vision_.calls.at(first + 1)->Ready(v1::CACHE_TIER_COMPUTED);
+      } else {
+        vision_.calls.at(first + 1)->Fail(VisionDown());
+      }
+      EXPECT_TRUE(decode->rows_ready.empty());
+      EXPECT_FALSE(decode->cancelled);
+      if (sink_.ends > 0 || decode_.calls.size() > ask + 1) continue;
+      decode->Piece("answer");
+      v1::DecodeEnd end;
+      end.add_images()->set_cache(v1::CACHE_TIER_PREFIX_KV);
+      decode->End(absl::OkStatus(), end);
+      EXPECT_TRUE(sink_.status.ok()) << sink_.status;
+      EXPECT_EQ(sink_.texts, "one answer");
+      EXPECT_EQ(sink_.response.receipt().images(0).cache(), v1::CACHE_TIER_PREFIX_KV);
+    }
+  }
+}
+
+TEST_F(AnswerTest, NothingIsAskedAnewOnceSomethingWasTold) {
+  v1::GenerateRequest request = Question({"a"});
+  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+  AskFor(request);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
+  decode_.calls.at(0)->NeedRows(0);
+  decode_.calls[0]->Piece("x");
+  vision_.calls.at(1)->Fail(VisionDown());
+  EXPECT_EQ(decode_.calls.size(), 1u);
+  EXPECT_EQ(sink_.texts, "x");
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_EQ(base::ReasonOf(sink_.status), "ROWS_MISSING");
+}
+
+// A piece that was on its way when decode was cancelled.
+TEST_F(AnswerTest, WhatIsAskedAnewIsToldOnce) {
+  v1::GenerateRequest request = Question({"a"});
+  request.set_on_encoder_loss(v1::ENCODER_LOSS_TEXT_ONLY);
+  AskFor(request);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
+  decode_.calls.at(0)->NeedRows(0);
+  const auto events = std::exchange(decode_.calls[0]->events, nullptr);
+  vision_.calls.at(1)->Fail(VisionDown());
+  EXPECT_TRUE(decode_.calls[0]->cancelled);
+  v1::TextPiece piece;
+  piece.set_text("with");
+  EXPECT_TRUE(events->OnPiece(piece));
+  events->OnDone(absl::CancelledError(""), {});
+  ASSERT_EQ(decode_.calls.size(), 2u);
+  decode_.calls[1]->Piece("without");
+  decode_.calls[1]->End(absl::OkStatus());
+  EXPECT_TRUE(sink_.status.ok()) << sink_.status;
+  EXPECT_EQ(sink_.texts,
+            "[A picture could not be looked at; this answer was given without it.] without");
 }
 
 TEST_F(AnswerTest, ABadPictureIsNotLeftOut) {
