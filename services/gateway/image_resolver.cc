@@ -7,6 +7,15 @@
 #include "common/base/error.h"
 
 namespace tessera::gateway {
+namespace {
+
+ResolvedImage WithoutVision(v1::ImageRef ref) {
+  ResolvedImage image;
+  image.ref = std::move(ref);
+  return image;
+}
+
+}  // namespace
 
 std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
                                              const rpc::RequestContext& request, Done done) {
@@ -27,9 +36,7 @@ std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
     if (!known->ok()) {
       done(known->status());
     } else {
-      ResolvedImage image;
-      image.ref = **std::move(known);
-      done(std::move(image));
+      done(WithoutVision(**std::move(known)));
     }
     return nullptr;
   }
@@ -95,7 +102,7 @@ void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContex
     if (unasked) ahead->second.unasked = std::move(unasked);
     if (!begins) return;
   }
-  known_.Forget(picture.tenant, picture.digest);
+  known_.ForgetRefusal(picture.tenant, picture.digest);
   Picture name = picture;
   name.bytes = nullptr;  // the call keeps the bytes as long as it needs them
   Encode(picture, request, [this, name = std::move(name)](absl::StatusOr<ResolvedImage> result) {
@@ -108,14 +115,24 @@ void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedI
     known_.Remember(picture.tenant, picture.digest, result.status());
   }
   Ahead ahead;
+  std::string fingerprint;
   {
     base::MutexLock lock(mutex_);
+    fingerprint = fingerprint_;
     const auto found = ahead_.find(Key(picture.tenant, picture.digest));
     ahead = std::move(found->second);
     ahead_.erase(found);
   }
+  if (ahead.waiters.empty()) {
+    if (ahead.unasked) ahead.unasked(std::move(result));
+    return;
+  }
+  // What was known before an upload that fails is known still; only a refusal took its place.
+  if (!result.ok()) {
+    const auto known = known_.Find(picture.tenant, picture.digest, fingerprint);
+    if (known && known->ok()) result = WithoutVision(**known);
+  }
   for (Done& waiter : ahead.waiters) waiter(result);
-  if (ahead.waiters.empty() && ahead.unasked) ahead.unasked(std::move(result));
 }
 
 }  // namespace tessera::gateway

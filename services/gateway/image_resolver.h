@@ -54,8 +54,9 @@ class ImageResolver {
   uint32_t ExpectedRows(const Picture& picture);
 
   // Encodes ahead of any question. Resolve of the same picture waits for it; a refusal is
-  // remembered for the questions that come. `unasked`, where given, learns what became of the
-  // picture if no question waited for it.
+  // remembered for the questions that come, in the place of what was known; where it fails else,
+  // that stays. `unasked`, where given, learns what became of the picture if no question waited for
+  // it.
   void EncodeAhead(const Picture& picture, const rpc::RequestContext& request,
                    Done unasked = nullptr);
 

@@ -31,10 +31,10 @@ void KnownImages::Remember(const std::string& tenant, const base::Sha256Digest& 
   index_[key] = entries_.begin();
 }
 
-void KnownImages::Forget(const std::string& tenant, const base::Sha256Digest& digest) {
+void KnownImages::ForgetRefusal(const std::string& tenant, const base::Sha256Digest& digest) {
   base::MutexLock lock(mutex_);
   const auto found = index_.find(Key(tenant, digest));
-  if (found == index_.end()) return;
+  if (found == index_.end() || found->second->second.ok()) return;
   entries_.erase(found->second);
   index_.erase(found);
 }

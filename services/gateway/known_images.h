@@ -25,7 +25,8 @@ class KnownImages {
                                                    const std::string& fingerprint);
   void Remember(const std::string& tenant, const base::Sha256Digest& digest,
                 absl::StatusOr<v1::ImageRef> ref);
-  void Forget(const std::string& tenant, const base::Sha256Digest& digest);
+  // A ref stays.
+  void ForgetRefusal(const std::string& tenant, const base::Sha256Digest& digest);
   size_t size() const;
 
  private:

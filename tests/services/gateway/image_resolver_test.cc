@@ -98,6 +98,26 @@ TEST_F(ImageResolverTest, ARefusedUploadIsToldToTheQuestionsThatCome) {
   // A new upload of the same bytes is judged anew.
   resolver_.EncodeAhead(WithBytes("gif"), request_);
   EXPECT_EQ(vision_.calls.size(), 2u);
+  vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
+  resolver_.Resolve(Handle("gif"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 3u);  // the first verdict is none any more
+}
+
+TEST_F(ImageResolverTest, AnUploadThatFailsTakesNothingAwayOfWhatWasKnown) {
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(results_.size(), 1u) << "it waits for the upload";
+  vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 2u);
+  ASSERT_EQ(results_.size(), 3u);
+  for (size_t i = 1; i < 3; ++i) {
+    ASSERT_TRUE(results_[i].ok()) << results_[i].status();
+    EXPECT_EQ(results_[i]->ref.key(), results_[0]->ref.key());
+    EXPECT_EQ(results_[i]->cache, v1::CACHE_TIER_UNSPECIFIED);
+  }
 }
 
 TEST_F(ImageResolverTest, APassingFailureOfAnUploadIsNotRemembered) {

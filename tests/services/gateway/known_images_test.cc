@@ -41,14 +41,15 @@ TEST(KnownImagesTest, LeastRecentlyUsedLeaves) {
   EXPECT_FALSE(known.Find("", base::Sha256Of("b"), "f").has_value());
 }
 
-TEST(KnownImagesTest, ForgettingIsExact) {
+TEST(KnownImagesTest, ARefusalIsForgottenAloneAndARefIsNot) {
   KnownImages known(3);
-  known.Remember("", base::Sha256Of("a"), Ref("f"));
+  known.Remember("", base::Sha256Of("a"), absl::InvalidArgumentError("cut"));
   known.Remember("", base::Sha256Of("b"), absl::InvalidArgumentError("cut"));
-  known.Forget("", base::Sha256Of("a"));
-  known.Forget("", base::Sha256Of("never"));
+  known.Remember("", base::Sha256Of("c"), Ref("f"));
+  for (const char* bytes : {"a", "c", "never"}) known.ForgetRefusal("", base::Sha256Of(bytes));
   EXPECT_FALSE(known.Find("", base::Sha256Of("a"), "f").has_value());
   EXPECT_FALSE(known.Find("", base::Sha256Of("b"), "f")->ok());
+  EXPECT_TRUE(known.Find("", base::Sha256Of("c"), "f")->ok());
 }
 
 }  // namespace
