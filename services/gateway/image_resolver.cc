@@ -128,7 +128,9 @@ void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedI
     return;
   }
   // What was known before an upload that fails is known still; only a refusal took its place.
-  if (!result.ok()) {
+  if (result.ok()) {
+    result->stages.Clear();  // spent for the upload, before they came
+  } else {
     const auto known = known_.Find(picture.tenant, picture.digest, fingerprint);
     if (known && known->ok()) result = WithoutVision(**known);
   }

@@ -17,7 +17,7 @@ namespace tessera::gateway {
 struct ResolvedImage {
   v1::ImageRef ref;
   v1::CacheTier cache = v1::CACHE_TIER_UNSPECIFIED;  // UNSPECIFIED: known, vision was not asked
-  v1::StageSeconds stages;                           // of vision, for this request
+  v1::StageSeconds stages;                           // of vision, for this request alone
   std::shared_ptr<const void> rows;                  // as EncodedImage.rows
   std::string replica, replica_reason;               // of vision, if it was asked
 };
@@ -53,10 +53,10 @@ class ImageResolver {
   // largest so far; 0 before anything is known. For estimates.
   uint32_t ExpectedRows(const Picture& picture);
 
-  // Encodes ahead of any question. Resolve of the same picture waits for it; a refusal is
-  // remembered for the questions that come, in the place of what was known; where it fails else,
-  // that stays. `unasked`, where given, learns what became of the picture if no question waited for
-  // it.
+  // Encodes ahead of any question. Resolve of the same picture waits for it and gets no stages; a
+  // refusal is remembered for the questions that come, in the place of what was known; where it
+  // fails else, that stays. `unasked`, where given, learns what became of the picture if no
+  // question waited for it.
   void EncodeAhead(const Picture& picture, const rpc::RequestContext& request,
                    Done unasked = nullptr);
 

@@ -74,6 +74,15 @@ TEST_F(ImageResolverTest, AQuestionWaitsForTheUploadOfItsPicture) {
   EXPECT_TRUE(results_[2].ok());
 }
 
+TEST_F(ImageResolverTest, WhatAnUploadTookIsNotTheTimeOfTheQuestionsThatWaitedForIt) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_PASS, 2.5);
+  ASSERT_TRUE(results_.at(0).ok());
+  EXPECT_EQ(results_[0]->stages.encode_seconds(), 0);
+  EXPECT_EQ(results_[0]->cache, v1::CACHE_TIER_COMPUTED);
+}
+
 TEST_F(ImageResolverTest, AnUploadThatNoQuestionWaitedForIsTold) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
   resolver_.EncodeAhead(WithBytes("a"), request_, Into(results_));  // joins the first
