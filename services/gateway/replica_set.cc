@@ -227,8 +227,11 @@ void ReplicaSet::CheckSilence() {
   {
     base::MutexLock lock(mutex_);
     const absl::Time now = clock_.Now();
+    // Who was stopped or starved himself has heard nobody; what was said is still to be read.
+    const bool late = now - check_due_ > options_.load_silence / 2;
     for (auto& [name, member] : members_) {
-      if (!member.up || !member.replica->watch || now - member.heard <= options_.load_silence) {
+      if (late || !member.up || !member.replica->watch ||
+          now - member.heard <= options_.load_silence) {
         continue;
       }
       base::Log(base::LogLevel::kWarning,
@@ -240,9 +243,8 @@ void ReplicaSet::CheckSilence() {
       member.watch_number = 0;
       if (!stop_) timers_->At(now + kRewatch, [this, name = name] { StartWatch(name); });
     }
-    if (!stop_) {
-      timers_->At(now + options_.load_silence / 4, [this] { CheckSilence(); });
-    }
+    check_due_ = now + options_.load_silence / (late ? 2 : 4);
+    if (!stop_) timers_->At(check_due_, [this] { CheckSilence(); });
   }
   CancelAll(lost);
   if (!lost.empty()) TellOfChange();

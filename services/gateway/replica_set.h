@@ -139,6 +139,7 @@ class ReplicaSet {
   std::vector<std::shared_ptr<Replica>> gone_ ABSL_GUARDED_BY(mutex_);
   uint64_t watches_ ABSL_GUARDED_BY(mutex_) = 0;
   int watching_ ABSL_GUARDED_BY(mutex_) = 0;  // watches whose end has not come
+  absl::Time check_due_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of silence
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   NameLookup lookup_;
   std::unique_ptr<base::Timers> timers_;  // before the thread, which may add replicas

@@ -31,6 +31,19 @@ TEST_F(ReplicaSetTest, SilenceTakesAReplicaOutAndItsWordBringsItBack) {
   EXPECT_TRUE(IsUp("r0:1"));
 }
 
+// Nobody was silent: this process was stopped.
+TEST_F(ReplicaSetTest, WhoHasNotListenedGivesTheReplicasTimeToBeHeard) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  auto events = std::make_shared<Events>();
+  Ask(events);
+  clock_.Advance(absl::Minutes(1));
+  const absl::Time woken = clock_.Now();
+  Await([&] { return !IsUp("r0:1"); });  // it is silent indeed
+  EXPECT_GE(clock_.Now() - woken, ReplicaSetOptions().load_interval);
+  EXPECT_TRUE(Stream("r0:1").cancelled);
+}
+
 TEST_F(ReplicaSetTest, AReplicaWhoseWatchEndsIsDownAtOnceAndWatchedAgain) {
   Start({"r0:1"});
   Tell("r0:1");
