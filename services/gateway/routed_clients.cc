@@ -186,6 +186,13 @@ class RoutedGenerate final : public DecodeCall,
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+// Rows are of a call of their replica, which waits for its calls when it goes: so it stays for
+// them.
+struct RowsOfReplica {
+  std::shared_ptr<Replica> replica;  // its set has it still
+  std::shared_ptr<const void> rows;  // go first
+};
+
 // One picture.
 class RoutedEncode final : public Call, public std::enable_shared_from_this<RoutedEncode> {
  public:
@@ -248,6 +255,10 @@ class RoutedEncode final : public Call, public std::enable_shared_from_this<Rout
     if (image.ok()) {
       image->replica = picked.replica->name;
       image->replica_reason = picked.reason;
+      if (image->rows) {
+        image->rows =
+            std::make_shared<RowsOfReplica>(RowsOfReplica{picked.replica, std::move(image->rows)});
+      }
     } else if (IsLost(image.status(), cancelled)) {
       lost_ = Lost(image.status(), "VISION_LOST");
       if (!cancelled && tries_.another()) return Begin();

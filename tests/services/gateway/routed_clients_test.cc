@@ -117,5 +117,30 @@ TEST_F(RoutedClientsTest, APictureIsEncodedElsewhereWhenItsReplicaIsLost) {
   EXPECT_EQ(got->replica_reason, "first choice " + holder + " is lost");
 }
 
+// Names are resolved by the thread that lets go of replicas: it would wait for the rows.
+TEST_F(RoutedClientsTest, AReplicaThatIsNoneAnyMoreStaysForItsRows) {
+  const auto become = [&](const std::string& name) {
+    SetNames("vision:1", std::vector<std::string>{name});
+    Await([&] { return Watches(name) > 0; });
+    Tell(name);
+  };
+  SetNames("vision:1", std::vector<std::string>{"r0:1"});
+  Start({"vision:1"});
+  Tell("r0:1");
+  absl::StatusOr<EncodedImage> got = absl::UnknownError("");
+  vision_->Encode({}, {}, [&](absl::StatusOr<EncodedImage> image) { got = std::move(image); });
+  const std::weak_ptr<Replica> replica = set_->Pick("")->replica;
+  const auto call = peers_["r0:1"].vision->calls.at(0);
+  call->Ready(v1::CACHE_TIER_COMPUTED);
+  ASSERT_TRUE(got.ok()) << got.status();
+  become("r1:1");
+  become("r2:1");  // the unused were swept in between
+  EXPECT_FALSE(replica.expired());
+  EXPECT_FALSE(call->rows.expired());
+  got->rows = nullptr;
+  EXPECT_TRUE(call->rows.expired());
+  Await([&] { return replica.expired(); });
+}
+
 }  // namespace
 }  // namespace tessera::gateway
