@@ -189,6 +189,7 @@ void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLo
     member.ended += load.requests_ended - before;
     member.heard = clock_.Now();
     member.load = load;
+    member.picked = 0;
     member.rate.Observe(member.ended, load.waiting > 0, member.heard);
   }
   TellOfChange();
@@ -273,6 +274,7 @@ std::vector<ReplicaView> ReplicaSet::Views() const {
     view.full = member.load.full;
     view.broken = member.load.broken;
     view.pressure = member.load.pressure;
+    view.picked = member.picked;
     const double rate = member.rate.PerSecond(now);
     if (member.load.waiting > 0 && rate > 0) {
       view.wait = absl::Seconds(static_cast<double>(member.load.waiting) / rate);
@@ -288,8 +290,9 @@ absl::StatusOr<ReplicaSet::Picked> ReplicaSet::Pick(absl::string_view affinity,
   const std::vector<ReplicaView> views = Views();
   Route route = ChooseReplica(views, affinity, tried, patience);
   if (route.outcome == Route::Outcome::kFound) {
-    return Picked{members_.find(views[route.index].name)->second.replica, std::move(route.reason),
-                  route.redirected};
+    Member& member = members_.find(views[route.index].name)->second;
+    ++member.picked;
+    return Picked{member.replica, std::move(route.reason), route.redirected};
   }
   if (route.outcome == Route::Outcome::kAllFull) {
     return base::WithRetry(

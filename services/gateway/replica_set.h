@@ -103,7 +103,8 @@ class ReplicaSet {
     std::shared_ptr<Replica> replica;
     bool up = false;
     ReplicaLoad load;
-    uint64_t ended = 0;  // requests, since it was first heard of
+    uint64_t ended = 0;   // requests, since it was first heard of
+    uint64_t picked = 0;  // for requests, since its last word
     base::DrainRate rate;
     absl::Time heard = absl::InfinitePast();
     uint64_t watch_number = 0;  // of the watch under way; what an older one says is ignored

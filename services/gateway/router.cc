@@ -12,6 +12,13 @@
 namespace tessera::gateway {
 namespace {
 
+// Of a replica's room, what a request is taken to need before the replica has told.
+constexpr double kShareOfRequest = 1.0 / 64;
+
+double Taken(const ReplicaView& replica) {
+  return replica.pressure + kShareOfRequest * static_cast<double>(replica.picked);
+}
+
 uint64_t Weight(absl::string_view name, absl::string_view affinity) {
   const base::Sha256Digest digest = base::Sha256Of(absl::StrCat(name, "\n", affinity));
   uint64_t weight = 0;
@@ -24,9 +31,8 @@ std::vector<size_t> Ranked(absl::Span<const ReplicaView> replicas, absl::string_
   std::vector<size_t> order(replicas.size());
   std::iota(order.begin(), order.end(), size_t{0});
   if (affinity.empty()) {
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return replicas[a].pressure < replicas[b].pressure;
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return Taken(replicas[a]) < Taken(replicas[b]); });
     return order;
   }
   std::vector<uint64_t> weights;

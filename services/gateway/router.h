@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -17,6 +18,7 @@ struct ReplicaView {
   bool full = false;      // over its limit: would refuse
   bool broken = false;    // answers nothing right
   double pressure = 0;    // share of its room that is taken, 0 to 1
+  uint64_t picked = 0;    // for requests that its pressure does not tell of yet
   absl::Duration wait =
       absl::ZeroDuration();  // until a new request would begin; 0 where that is not known
 };
@@ -37,8 +39,9 @@ struct Route {
 // Where a request goes. With an affinity: by rendezvous hashing (Thaler and Ravishankar, 1998), the
 // replica whose hash with it is greatest, so that what it has computed for this affinity is found
 // again, and a replica that comes or goes moves only its own share; where that one is down,
-// draining, full or broken, the next. Without: where the least is taken. `tried` are left out; who
-// would make it wait longer than `patience` only gets it where nobody else would be earlier. Pure.
+// draining, full or broken, the next. Without: where the least is taken, by what it said and by
+// what it was picked for since. `tried` are left out; who would make it wait longer than `patience`
+// only gets it where nobody else would be earlier. Pure.
 Route ChooseReplica(absl::Span<const ReplicaView> replicas, absl::string_view affinity,
                     absl::Span<const std::string> tried = {},
                     absl::Duration patience = absl::InfiniteDuration());

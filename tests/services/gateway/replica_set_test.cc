@@ -83,6 +83,20 @@ TEST_F(ReplicaSetTest, DrainingAndFullReplicasGetNothingNew) {
   EXPECT_EQ(set_->Pick("a")->replica->name, "r1:1");
 }
 
+TEST_F(ReplicaSetTest, WhatBelongsNowhereIsSpreadBetweenTwoWordsOfTheReplicas) {
+  Start({"r0:1", "r1:1"});
+  Tell("r0:1");
+  Tell("r1:1");
+  const auto picks = [&] {
+    std::map<std::string, int> count;
+    for (int i = 0; i < 10; ++i) ++count[set_->Pick("")->replica->name];
+    return count;
+  };
+  EXPECT_EQ(picks(), (std::map<std::string, int>{{"r0:1", 5}, {"r1:1", 5}}));
+  Tell("r0:1", {.pressure = 0.5});  // has its five in it
+  EXPECT_EQ(picks(), (std::map<std::string, int>{{"r1:1", 10}}));
+}
+
 TEST_F(ReplicaSetTest, ABrokenReplicaGetsNothingThoughNobodyHasMoreRoom) {
   Start({"r0:1", "r1:1"});
   Tell("r0:1", {.broken = true});

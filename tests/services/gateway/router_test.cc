@@ -95,6 +95,20 @@ TEST(RouterTest, WithoutAnAffinityTheLeastLoadedIsTaken) {
   EXPECT_EQ(ChooseReplica(Up(1), "").reason, "only replica");
 }
 
+TEST(RouterTest, WhatWasPickedSinceItsWordCountsForAReplicaUnlessARequestBelongsThere) {
+  std::vector<ReplicaView> replicas = Up(2);
+  replicas[0].picked = 1;
+  EXPECT_EQ(ChooseReplica(replicas, "").index, 1u);
+  EXPECT_EQ(ChooseReplica(replicas, "").reason, "least loaded");
+  replicas[1].pressure = 0.5;
+  EXPECT_EQ(ChooseReplica(replicas, "").index, 0u);
+  replicas[0].picked = 100;
+  EXPECT_EQ(ChooseReplica(replicas, "").index, 1u);
+  for (const char* affinity : {"a", "b", "c", "d"}) {
+    EXPECT_EQ(NameFor(replicas, affinity), NameFor(Up(2), affinity));
+  }
+}
+
 TEST(RouterTest, ASecondTryGoesElsewhereAndSaysSo) {
   const std::vector<ReplicaView> replicas = Up(3);
   const std::string first = NameFor(replicas, "a");
