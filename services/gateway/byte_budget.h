@@ -9,8 +9,8 @@
 
 namespace tessera::gateway {
 
-// Bytes (or what else is counted) that clients make this process hold: those of all tenants
-// together, and of these one tenant's share. Any thread.
+// Bytes, or what else there is a limit of, that clients make this process hold: those of all
+// tenants together, and of these one tenant's share. Any thread.
 class ByteBudget {
   struct State;
 
@@ -20,7 +20,7 @@ class ByteBudget {
     double tenant_share = 1;     // of these, that one tenant may hold; 1 where there is one only
     size_t least = 0;            // neither is less than this: the largest message of one client
     absl::Status full;           // what is told when all are held
-    std::string unit = "bytes";  // for messages
+    const char* unit = "bytes";  // for messages
   };
   explicit ByteBudget(Limits limits);
 

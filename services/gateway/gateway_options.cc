@@ -9,10 +9,6 @@
 namespace tessera::gateway {
 namespace {
 
-double ShareOf(const GatewayOptions& options) {
-  return options.api_keys == nullptr ? 1 : options.tenant_share;
-}
-
 absl::Status Full(absl::StatusCode code, const char* reason, const std::string& message) {
   return base::WithRetry(base::Error(code, reason, message), absl::Seconds(1));
 }
@@ -58,18 +54,20 @@ absl::Status GatewayOptions::Validate() const {
   return absl::OkStatus();
 }
 
+double GatewayOptions::share() const { return api_keys == nullptr ? 1 : tenant_share; }
+
 AdmissionLimits GatewayOptions::admission_limits() const {
   const bool refuses = std::find(deadline_ladder.begin(), deadline_ladder.end(),
                                  LadderStep::kRefuse) != deadline_ladder.end();
   return {.max_requests = max_requests,
           .max_queued = max_queued,
-          .tenant_share = ShareOf(*this),
+          .tenant_share = share(),
           .refuse_late = refuses};
 }
 
 ByteBudget::Limits GatewayOptions::upload_limits() const {
   return {.bytes = max_upload_bytes,
-          .tenant_share = ShareOf(*this),
+          .tenant_share = share(),
           .least = max_image_bytes,
           .full = Full(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                        absl::StrCat("uploads hold ", max_upload_bytes,
@@ -79,7 +77,7 @@ ByteBudget::Limits GatewayOptions::upload_limits() const {
 ByteBudget::Limits GatewayOptions::inflight_limits() const {
   return {
       .bytes = max_inflight_bytes,
-      .tenant_share = ShareOf(*this),
+      .tenant_share = share(),
       .least = max_message_bytes,
       .full = Full(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                    absl::StrCat("requests under way hold ", max_inflight_bytes,
@@ -88,7 +86,7 @@ ByteBudget::Limits GatewayOptions::inflight_limits() const {
 
 ByteBudget::Limits GatewayOptions::body_limits(size_t bytes) const {
   return {.bytes = bytes,
-          .tenant_share = ShareOf(*this),
+          .tenant_share = share(),
           .least = max_message_bytes,
           .full = Full(absl::StatusCode::kUnavailable, "BODIES_FULL",
                        "too many bytes of requests are held already; try again")};
@@ -96,7 +94,7 @@ ByteBudget::Limits GatewayOptions::body_limits(size_t bytes) const {
 
 ByteBudget::Limits GatewayOptions::arriving_limits(size_t connections) const {
   return {.bytes = connections,
-          .tenant_share = ShareOf(*this),
+          .tenant_share = share(),
           .least = 1,
           .full = Full(absl::StatusCode::kUnavailable, "CONNECTIONS_FULL",
                        "too many requests are on their way already; try again"),

@@ -53,6 +53,7 @@ struct GatewayOptions {
       "(The picture is of low quality; say so if it makes the answer uncertain.)";
 
   absl::Status Validate() const;  // INVALID_ARGUMENT names the flag
+  double share() const;           // tenant_share, or all where nobody is asked for a key
   AdmissionLimits admission_limits() const;
   ByteBudget::Limits upload_limits() const;
   ByteBudget::Limits inflight_limits() const;

@@ -87,10 +87,11 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
 
 void ChatCall::Fetch(size_t index, size_t bytes) {
   if (index == request_.remote.size()) return StartAnswer();
-  parts_.fetcher->Fetch(request_.remote[index].url, [self = shared_from_this(), index,
-                                                     bytes](absl::StatusOr<std::string> picture) {
-    self->OnFetched(index, bytes, std::move(picture));
-  });
+  parts_.fetcher->Fetch(
+      request_.remote[index].url, tenant_,
+      [self = shared_from_this(), index, bytes](absl::StatusOr<std::string> picture) {
+        self->OnFetched(index, bytes, std::move(picture));
+      });
 }
 
 void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string> picture) {

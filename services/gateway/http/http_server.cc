@@ -170,6 +170,7 @@ absl::Status HttpServer::Engine::Prepare() {
     FetchOptions fetch;
     fetch.hosts = options.image_url_hosts;
     fetch.max_bytes = gateway.max_image_bytes;
+    fetch.tenant_share = gateway.share();
     fetch.loopback_port = options.image_url_loopback_port;
     ASSIGN_OR_RETURN(fetcher, ImageFetcher::Create(std::move(fetch)));
   }

@@ -3,7 +3,6 @@
 #include <utility>
 
 // Beast and Asio 1.74 use std::exchange without including it: <utility> stands before them.
-#include <atomic>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -27,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
+#include "services/gateway/byte_budget.h"
 #include "services/gateway/http/image_url.h"
 
 namespace tessera::gateway::http {
@@ -52,13 +52,13 @@ bool IsPublic(const asio::ip::address& address) {
 // is under way.
 class Fetching : public std::enable_shared_from_this<Fetching> {
  public:
-  // Counts among `fetches` until it has ended and its name is no longer being looked up.
+  // Has `place` until it has ended and its name is no longer being looked up.
   Fetching(const FetchOptions& options, ImageUrl url, asio::io_context& io, asio::ssl::context& tls,
-           std::atomic<int>& fetches)
+           ByteBudget::Hold place)
       : options_(options),
         url_(std::move(url)),
         io_(io),
-        fetches_(fetches),
+        place_(std::move(place)),
         timer_(io),
         stream_(io, tls) {}
 
@@ -92,7 +92,7 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
     error_code ignored;
     stream_.next_layer().close(ignored);
     const ImageFetcher::Done done = std::exchange(done_, nullptr);
-    if (!looking_up_) fetches_.fetch_sub(1);
+    if (!looking_up_) place_.Reset();
     done(std::move(result));
   }
 
@@ -109,10 +109,7 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
 
   void OnResolved(const error_code& error, const std::vector<tcp::endpoint>& endpoints) {
     looking_up_ = false;
-    if (!done_) {
-      fetches_.fetch_sub(1);
-      return;
-    }
+    if (!done_) return place_.Reset();
     if (error || endpoints.empty()) return Unreachable("the URL's host has no address", error);
     // One that is not public makes all suspect.
     for (const tcp::endpoint& endpoint : endpoints) {
@@ -199,7 +196,7 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
   const FetchOptions& options_;
   const ImageUrl url_;
   asio::io_context& io_;
-  std::atomic<int>& fetches_;
+  ByteBudget::Hold place_;
   asio::steady_timer timer_;
   asio::ssl::stream<tcp::socket> stream_;
   ImageFetcher::Done done_;  // null once it was called
@@ -208,6 +205,17 @@ class Fetching : public std::enable_shared_from_this<Fetching> {
   boost::beast::flat_buffer buffer_{2 * kMaxHeaderBytes};
   beast_http::response_parser<beast_http::string_body> parser_;
 };
+
+ByteBudget::Limits PlacesOf(const FetchOptions& options) {
+  return {.bytes = static_cast<size_t>(options.max_fetches),
+          .tenant_share = options.tenant_share,
+          .least = 1,
+          .full = base::WithRetry(
+              base::Error(absl::StatusCode::kResourceExhausted, "FETCHES_FULL",
+                          "as many pictures as may be are being fetched; try again"),
+              absl::Seconds(1)),
+          .unit = "fetches of pictures"};
+}
 
 }  // namespace
 
@@ -224,7 +232,7 @@ absl::Status CheckImageHost(std::string& host) {
 struct ImageFetcher::Engine {
   FetchOptions options;
   asio::ssl::context tls{asio::ssl::context::tls_client};
-  std::atomic<int> fetches{0};
+  std::optional<ByteBudget> places;
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
   std::optional<asio::thread_pool> names;
@@ -247,6 +255,7 @@ absl::StatusOr<std::unique_ptr<ImageFetcher>> ImageFetcher::Create(FetchOptions 
                             absl::StrCat("certificates to trust: ", error.message()));
     }
     engine->options = std::move(options);
+    engine->places.emplace(PlacesOf(engine->options));
     engine->names.emplace(static_cast<size_t>(engine->options.max_fetches));
     engine->thread = std::thread([io = &engine->io] { io->run(); });
     return std::unique_ptr<ImageFetcher>(new ImageFetcher(std::move(engine)));
@@ -268,28 +277,23 @@ ImageFetcher::~ImageFetcher() {
   engine_->thread.join();
 }
 
-void ImageFetcher::Fetch(const std::string& url, Done done) {
+void ImageFetcher::Fetch(const std::string& url, const std::string& tenant, Done done) {
   absl::StatusOr<ImageUrl> parsed = ParseImageUrl(url);
   if (!parsed.ok()) return done(parsed.status());
   if (!IsAllowed(*parsed, engine_->options.hosts)) {
     return done(NotFetched("IMAGE_URL_HOST", "pictures are not fetched from the URL's host"));
   }
-  if (engine_->fetches.fetch_add(1) >= engine_->options.max_fetches) {
-    engine_->fetches.fetch_sub(1);
-    return done(
-        base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "FETCHES_FULL",
-                                    "as many pictures as may be are being fetched; try again"),
-                        absl::Seconds(1)));
-  }
-  asio::post(engine_->io,
-             [engine = engine_.get(), url = *std::move(parsed), done = std::move(done)]() mutable {
-               auto fetching = std::make_shared<Fetching>(engine->options, std::move(url),
-                                                          engine->io, engine->tls, engine->fetches);
-               auto& all = engine->under_way;
-               std::erase_if(all, [](const auto& weak) { return weak.expired(); });
-               all.push_back(fetching);
-               fetching->Start(*engine->names, std::move(done));
-             });
+  ByteBudget::Hold place = engine_->places->For(tenant);
+  if (const absl::Status status = place.Grow(1); !status.ok()) return done(status);
+  asio::post(engine_->io, [engine = engine_.get(), url = *std::move(parsed),
+                           place = std::move(place), done = std::move(done)]() mutable {
+    auto fetching = std::make_shared<Fetching>(engine->options, std::move(url), engine->io,
+                                               engine->tls, std::move(place));
+    auto& all = engine->under_way;
+    std::erase_if(all, [](const auto& weak) { return weak.expired(); });
+    all.push_back(fetching);
+    fetching->Start(*engine->names, std::move(done));
+  });
 }
 
 }  // namespace tessera::gateway::http

@@ -19,7 +19,8 @@ struct FetchOptions {
   size_t max_bytes = size_t{20} << 20;        // of one picture
   // Under way, with look-ups of names that nobody waits for any more; more are refused.
   int max_fetches = 8;
-  std::string ca_file;  // PEM; empty: the system's
+  double tenant_share = 1;  // of these that one tenant may have, at least one
+  std::string ca_file;      // PEM; empty: the system's
   // For tests: addresses of the loopback network are taken at this port. 0: nowhere.
   int loopback_port = 0;
   // For tests: called before a host's name is looked up, on the thread that then does.
@@ -49,10 +50,11 @@ class ImageFetcher {
   //   IMAGE_URL_STATUS       an answer other than 200, redirects too
   //   IMAGE_URL_TIMEOUT      not done in time
   //   IMAGE_TOO_LARGE        more than max_bytes
-  // RESOURCE_EXHAUSTED with RetryInfo: FETCHES_FULL. `done` is called exactly once: here where no
-  // socket was opened, else on a thread of the fetcher.
+  // RESOURCE_EXHAUSTED with RetryInfo: FETCHES_FULL, or QUOTA_EXCEEDED where `tenant` has its
+  // share. `done` is called exactly once: here where no socket was opened, else on a thread of the
+  // fetcher.
   using Done = std::function<void(absl::StatusOr<std::string>)>;
-  void Fetch(const std::string& url, Done done);
+  void Fetch(const std::string& url, const std::string& tenant, Done done);
 
  private:
   struct Engine;

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -53,7 +55,7 @@ FetchOptions OptionsFor(const Peer& peer) {
 
 absl::StatusOr<std::string> Fetch(ImageFetcher& fetcher, const std::string& url) {
   std::promise<absl::StatusOr<std::string>> result;
-  fetcher.Fetch(url,
+  fetcher.Fetch(url, "",
                 [&result](absl::StatusOr<std::string> got) { result.set_value(std::move(got)); });
   return result.get_future().get();
 }
@@ -186,7 +188,7 @@ TEST(ImageFetcherTest, OnlySoManyAtATime) {
   auto fetcher = *ImageFetcher::Create(options);
   std::atomic<int> cancelled{0};
   for (int i = 0; i < 2; ++i) {
-    fetcher->Fetch(Url(peer), [&cancelled](absl::StatusOr<std::string> got) {
+    fetcher->Fetch(Url(peer), "", [&cancelled](absl::StatusOr<std::string> got) {
       cancelled += absl::IsCancelled(got.status());
     });
   }
@@ -195,6 +197,28 @@ TEST(ImageFetcherTest, OnlySoManyAtATime) {
   EXPECT_TRUE(base::RetryOf(refused).has_value());
   fetcher.reset();
   EXPECT_EQ(cancelled.load(), 2);
+}
+
+TEST(ImageFetcherTest, ATenantHasItsShareOfTheFetchesAndOneAtLeast) {
+  Peer peer([](int fd) { ReadHead(fd), ReadHead(fd); });  // never answers
+  for (const auto& [share, has] : {std::pair(0.5, 2), std::pair(0.01, 1)}) {
+    FetchOptions options = OptionsFor(peer);
+    options.max_fetches = 4;
+    options.tenant_share = share;
+    auto fetcher = *ImageFetcher::Create(options);
+    const auto ask = [&](const char* tenant) {  // as it was refused, at once
+      const auto refused = std::make_shared<absl::Status>();
+      fetcher->Fetch(Url(peer), tenant, [refused](absl::StatusOr<std::string> got) {
+        if (absl::IsResourceExhausted(got.status())) *refused = got.status();
+      });
+      return *refused;
+    };
+    for (int i = 0; i < has; ++i) EXPECT_TRUE(ask("ann").ok());
+    EXPECT_EQ(base::ReasonOf(ask("ann")), "QUOTA_EXCEEDED");
+    EXPECT_TRUE(base::RetryOf(ask("ann")).has_value());
+    for (int i = has; i < 4; ++i) EXPECT_TRUE(ask(i % 2 == 0 ? "bob" : "cid").ok());
+    EXPECT_EQ(base::ReasonOf(ask("dan")), "FETCHES_FULL");
+  }
 }
 
 // Names that nothing answers for take the places of fetches, not a queue in which others wait.

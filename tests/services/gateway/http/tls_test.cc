@@ -185,7 +185,7 @@ TEST(TlsTest, PicturesComeOnlyFromHostsWithTheirCertificate) {
       auto fetcher = *ImageFetcher::Create(options);
       std::promise<absl::StatusOr<std::string>> result;
       fetcher->Fetch(
-          absl::StrCat("https://localhost:", host.port(), "/version"),
+          absl::StrCat("https://localhost:", host.port(), "/version"), "",
           [&result](absl::StatusOr<std::string> got) { result.set_value(std::move(got)); });
       const absl::StatusOr<std::string> got = result.get_future().get();
       if (absl::string_view(name) == "good" && !trusted.empty()) {
