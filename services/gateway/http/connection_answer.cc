@@ -30,14 +30,21 @@ std::string Printable(boost::beast::string_view text) {
   return good ? std::string(text.data(), text.size()) : std::string();
 }
 
-// Nothing, JSON, or what says that it is JSON underneath. A page of another origin may send other
-// types without asking its browser's user.
+// JSON, or what says that it is JSON underneath.
 bool IsJson(absl::string_view content_type) {
   const absl::string_view type =
       absl::StripAsciiWhitespace(content_type.substr(0, content_type.find(';')));
-  return type.empty() || absl::EqualsIgnoreCase(type, "application/json") ||
+  return absl::EqualsIgnoreCase(type, "application/json") ||
          (absl::StartsWithIgnoreCase(type, "application/") &&
           absl::EndsWithIgnoreCase(type, "+json"));
+}
+
+// A page of another origin may send other types, or none, without a preflight.
+bool IsOfAPage(const beast_http::fields& head) {
+  return std::any_of(head.begin(), head.end(), [](const auto& header) {
+    return header.name() == field::origin ||
+           absl::StartsWithIgnoreCase(View(header.name_string()), "sec-fetch-");
+  });
 }
 
 absl::string_view NameOf(Route route) {
@@ -157,7 +164,8 @@ bool Connection::AnswerBeforeBody() {
     Refuse(417, "expectation_failed", "the only Expect that is met is 100-continue");
     return true;
   }
-  if (IsJson(View(head[field::content_type]))) return false;
+  const absl::string_view type = View(head[field::content_type]);
+  if (IsJson(type) || (type.empty() && !IsOfAPage(head))) return false;
   Refuse(415, "unsupported_media_type", "the Content-Type must be application/json");
   return true;
 }

@@ -82,6 +82,12 @@ std::vector<BadRequest> BadRequests() {
       {"body of a page", "GET /version HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", 400},
       {"form", post + host + "Content-Type: application/x-www-form-urlencoded\r\n\r\n", 415},
       {"plain text", post + host + "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"a page without a type", post + host + "Origin: null\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"a page without an origin",
+       post + host + "sec-fetch-mode: no-cors\r\nContent-Length: 2\r\n\r\n{}", 415},
+      {"a page with an empty type",
+       post + host + "Origin: http://a.example\r\nContent-Type: \r\nContent-Length: 2\r\n\r\n{}",
+       415},
       {"odd Expect", post + host + "Expect: the-moon\r\nContent-Length: 2\r\n\r\n{}", 417},
       {"no body", post + host + "\r\n", 400},
       {"too long", post + host + "Content-Length: 34000000\r\n\r\n{", 413},
@@ -101,6 +107,17 @@ TEST(HttpAbuseTest, BadRequestsAreRefusedAndTheServerLives) {
     EXPECT_THAT(reply.body, StartsWith("{\"error\":{\"message\":")) << bad.name;
     EXPECT_EQ(gateway.Send(Ask()).status, 200) << "after " << bad.name;
   }
+}
+
+// Its browser has asked for leave before: this server gives none to other origins.
+TEST(HttpAbuseTest, APageThatSendsJsonIsAnswered) {
+  HttpGateway gateway;
+  gateway.decode.at_once = AnswerAtOnce;
+  gateway.Start();
+  const std::string page = "Origin: http://x\r\nSec-Fetch-Mode: cors\r\n";
+  EXPECT_EQ(gateway.Send(ChatPost(Question(), page)).status, 415);
+  EXPECT_EQ(gateway.Send(ChatPost(Question(), page + "Content-Type: application/json\r\n")).status,
+            200);
 }
 
 // The smuggled request must never be answered: the connection ends with the refusal.
