@@ -103,6 +103,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   for (grpc::Service* service : services) builder.RegisterService(service);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return absl::InternalError("gRPC could not be started");
+  server->server_->GetHealthCheckService()->SetServingStatus("liveness", true);
+  server->SetReady(options.ready);
   if (server->listener_ != nullptr) {
     server->listener_->Start([connections = server->connections_.get()](int fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
@@ -110,8 +112,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       connections->HandleNewConnection(&connection);
     });
   }
-  server->server_->GetHealthCheckService()->SetServingStatus("liveness", true);
-  server->SetReady(true);
   return server;
 }
 

@@ -27,6 +27,7 @@ struct ServerOptions {
   absl::Duration keepalive_taken = kKeepaliveTaken;
   // TLS of the address where it is not empty (ServerTls); the in-process channel has none.
   TlsFiles tls = {};
+  bool ready = true;  // what health says of readiness from the first connection on
 };
 
 // A gRPC server with grpc.health.v1 for "", "liveness", "readiness" and each service's full name.
@@ -34,7 +35,7 @@ struct ServerOptions {
 // Tolerates client keepalive of 30 s; connections live 10 minutes plus grace. Any thread.
 class Server {
  public:
-  // Starts at once, ready. `services` outlive the server. INVALID_ARGUMENT when the address cannot
+  // Starts at once. `services` outlive the server. INVALID_ARGUMENT when the address cannot
   // be had: a taken port is an error (port sharing is off); or for `tls`, with the flag.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, absl::Span<grpc::Service* const> services,

@@ -1,8 +1,10 @@
 #include "common/service/inner_process.h"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -16,7 +18,8 @@ namespace tessera::service {
 namespace {
 
 constexpr int kMessageBytes = 64 << 20;  // pictures and rows come in chunks far below
-constexpr absl::Duration kLoadInterval = absl::Seconds(10);
+constexpr absl::Duration kLookInterval = absl::Seconds(1);  // at readiness
+constexpr int64_t kLooksPerLoad = 10;                       // a line of the load
 // Those who watch the load stay until then.
 constexpr absl::Duration kLastWords = absl::Milliseconds(500);
 
@@ -27,13 +30,20 @@ absl::StatusOr<std::unique_ptr<rpc::Server>> Serve(const InnerOptions& options,
                                              .max_receive_bytes = kMessageBytes,
                                              .reflection = options.reflection,
                                              .metrics = &process.metrics(),
-                                             .tls = options.access.tls};
+                                             .tls = options.access.tls,
+                                             .ready = service.canary().status.ok()};
   ASSIGN_OR_RETURN(std::unique_ptr<rpc::Server> server,
                    rpc::Server::Start(server_options, {service.grpc_service()}, {names.service}));
   process.state().SetCanary(service.canary().present, service.canary().status);
-  server->SetReady(process.state().canary().ok());
   process.state().SetLoaded();
   return server;
+}
+
+// As /readyz says.
+bool IsReady(Process& process, const std::vector<ops::Check>& checks) {
+  return process.state().canary().ok() &&
+         std::all_of(checks.begin(), checks.end(),
+                     [](const ops::Check& check) { return check.ask().ok(); });
 }
 
 }  // namespace
@@ -53,8 +63,9 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
                    store::StoreSet::Create(options.store, process->metrics()));
   const std::unique_ptr<InnerService> service = std::move(given);
   std::unique_ptr<rpc::Server> server;
-  ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops,
-                   process->Listen(service->MakePages()));
+  Pages pages = service->MakePages();
+  const std::vector<ops::Check> readiness = pages.readiness;
+  ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops, process->Listen(std::move(pages)));
   {
     const ops::StopSignal::EndsProcess ends(stop);
     RETURN_IF_ERROR(service->Load({*process, pool, *stores}));
@@ -64,7 +75,10 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
             << service->Report() << "\n  gRPC            " << WithPort(address, server->port())
             << "\n  operations      " << WithPort(options.process.ops_address, ops->port()) << "\n"
             << process->state().ReadyLine() << std::endl;
-  while (!stop.Wait(kLoadInterval)) service->LogLoad(kLoadInterval);
+  for (int64_t looks = 1; !stop.Wait(kLookInterval); ++looks) {
+    server->SetReady(IsReady(*process, readiness));
+    if (looks % kLooksPerLoad == 0) service->LogLoad(kLooksPerLoad * kLookInterval);
+  }
   std::cout << "draining" << std::endl;
   process->state().SetDraining();
   server->SetReady(false);

@@ -67,6 +67,17 @@ TEST_F(ServerTest, HealthKnowsEveryNameAndFollowsReadiness) {
   }
 }
 
+TEST_F(ServerTest, OneThatIsNotReadySaysSoFromTheFirst) {
+  const auto server = Server::Start({.address = "127.0.0.1:0", .ready = false}, {&service_},
+                                    {"tessera.v1.SomeService"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channel = Connect("127.0.0.1:" + std::to_string((*server)->port()));
+  EXPECT_EQ(CheckHealth(channel, "liveness").serving, 1);
+  for (const char* name : {"", "readiness", "tessera.v1.SomeService"}) {
+    EXPECT_EQ(CheckHealth(channel, name).serving, 2) << name;
+  }
+}
+
 TEST_F(ServerTest, ATakenPortIsAnErrorThatNamesIt) {
   const auto first = Server::Start({.address = "127.0.0.1:0"}, {&service_}, {});
   ASSERT_TRUE(first.ok()) << first.status();
