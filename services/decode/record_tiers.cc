@@ -19,6 +19,19 @@ struct OriginSeries {
   metrics::Counter hits, misses, errors, rejected;
 };
 
+// A key covers what decides the shape: whoever wrote another one is not one of ours.
+bool Fits(const store::EmbeddingRecord& record, const WantedRecord& wanted) {
+  return (wanted.rows == 0 || record.rows == wanted.rows) &&
+         (wanted.width == 0 || record.width == wanted.width);
+}
+
+void TellShape(const store::EmbeddingRecord& record, const WantedRecord& wanted,
+               absl::string_view of) {
+  base::Log(base::LogLevel::kWarning,
+            absl::StrCat("a record of ", of, " has ", record.rows, " rows of ", record.width,
+                         " instead of ", wanted.rows, " of ", wanted.width, ": taken as a miss"));
+}
+
 store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
                             const WantedRecord& wanted, const ReadContext& asker) {
   if (wanted.origin.empty()) return nullptr;
@@ -27,6 +40,11 @@ store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
     return nullptr;
   }
   absl::StatusOr<store::RecordPtr> record = client.Get(wanted.origin, wanted.key, asker);
+  if (record.ok() && !Fits(**record, wanted)) {
+    series.rejected.Increment();
+    TellShape(**record, wanted, wanted.origin);
+    return nullptr;
+  }
   if (record.ok()) {
     series.hits.Increment();
     return *std::move(record);
@@ -44,10 +62,16 @@ store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
   return nullptr;
 }
 
-ReadRecord FromStores(const RecordTiers& tiers, const WantedRecord& wanted) {
+ReadRecord FromStores(const RecordTiers& tiers, const metrics::Counter& rejected,
+                      const WantedRecord& wanted) {
   if (tiers.shared == nullptr) return RecordReader(tiers.local)(wanted);
   store::FoundRecord found = tiers.shared->GetFrom(wanted.key);
   if (found.record == nullptr) return {};
+  if (!Fits(*found.record, wanted)) {
+    rejected.Increment();
+    TellShape(*found.record, wanted, "the embedding store");
+    return {};
+  }
   return {std::move(found.record),
           found.tier == store::StoreTier::kLocal ? RowTier::kLocal : RowTier::kStore};
 }
@@ -55,18 +79,20 @@ ReadRecord FromStores(const RecordTiers& tiers, const WantedRecord& wanted) {
 }  // namespace
 
 RecordReader MakeRecordReader(const RecordTiers& tiers) {
-  return RecordReader([tiers, series = OriginSeries(tiers.metrics)](
-                          const WantedRecord& wanted, const ReadContext& asker) -> ReadRecord {
-    ReadRecord read = FromStores(tiers, wanted);
-    if (read.record != nullptr || tiers.origin == nullptr) return read;
-    store::RecordPtr made = FromOrigin(*tiers.origin, series, wanted, asker);
-    if (made == nullptr) return {};
-    store::EmbeddingStore* keep = &tiers.local;
-    if (tiers.shared != nullptr) keep = tiers.shared;
-    // What it took to make the rows is not known here; that they had to travel is.
-    keep->Put(made, absl::Milliseconds(100)).IgnoreError();
-    return {std::move(made), RowTier::kOrigin};
-  });
+  return RecordReader(
+      [tiers, series = OriginSeries(tiers.metrics),
+       rejected = tiers.metrics.GetCounter(metrics::kEmbeddingCacheLookups, {"store", "rejected"})](
+          const WantedRecord& wanted, const ReadContext& asker) -> ReadRecord {
+        ReadRecord read = FromStores(tiers, rejected, wanted);
+        if (read.record != nullptr || tiers.origin == nullptr) return read;
+        store::RecordPtr made = FromOrigin(*tiers.origin, series, wanted, asker);
+        if (made == nullptr) return {};
+        store::EmbeddingStore* keep = &tiers.local;
+        if (tiers.shared != nullptr) keep = tiers.shared;
+        // What it took to make the rows is not known here; that they had to travel is.
+        keep->Put(made, absl::Milliseconds(100)).IgnoreError();
+        return {std::move(made), RowTier::kOrigin};
+      });
 }
 
 }  // namespace tessera::decode

@@ -79,11 +79,13 @@ void EngineLoop::Fetch(ActiveRequest& request) {
   FetchJob job;
   job.id = sequence.id;
   job.asker = {request.name, request.deadline, request.ended.get_token()};
+  job.row_width = options_.row_width;
   for (size_t i = 0; i < sequence.pictures.size(); ++i) {
     if (!sequence.LacksRows(i)) continue;
     job.pictures.push_back(static_cast<int32_t>(i));
     job.keys.push_back(sequence.pictures[i].key);
     job.origins.push_back(sequence.pictures[i].origin);
+    job.row_counts.push_back(sequence.pictures[i].rows);
     job.bytes +=
         static_cast<size_t>(sequence.pictures[i].rows * options_.row_width) * sizeof(float);
   }

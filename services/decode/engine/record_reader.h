@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <stop_token>
 #include <string>
@@ -15,6 +16,7 @@ namespace tessera::decode {
 struct WantedRecord {
   store::EmbeddingKey key;
   std::string origin;  // the replica that made it, as the request says; may be empty or a lie
+  int64_t rows = 0, width = 0;  // its shape; 0: any. One of another shape is a miss
 };
 
 // The request that a record is read for.

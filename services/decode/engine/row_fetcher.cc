@@ -64,7 +64,9 @@ FetchResult RowFetcher::Read(FetchJob job) {
   for (size_t i = 0; i < job.keys.size(); ++i) {
     ReadRecord read;
     if (Awaited(job.asker)) {
-      read = reader_({job.keys[i], i < job.origins.size() ? job.origins[i] : ""}, job.asker);
+      read = reader_({job.keys[i], i < job.origins.size() ? job.origins[i] : "",
+                      i < job.row_counts.size() ? job.row_counts[i] : 0, job.row_width},
+                     job.asker);
     }
     const bool found = read.record != nullptr;
     result.records.push_back(std::move(read.record));

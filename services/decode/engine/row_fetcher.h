@@ -25,7 +25,9 @@ struct RowFetcherOptions {
 struct FetchJob {
   SequenceId id = 0;
   ReadContext asker;
-  std::vector<int32_t> pictures;  // positions in the sequence's pictures
+  int64_t row_width = 0;            // of every record; 0: any
+  std::vector<int64_t> row_counts;  // of each record; absent: any
+  std::vector<int32_t> pictures;    // positions in the sequence's pictures
   std::vector<store::EmbeddingKey> keys;
   std::vector<std::string> origins;  // of the keys; may be shorter: not known
   size_t bytes = 0;                  // what the rows will take, about

@@ -111,6 +111,25 @@ TEST_F(RecordTiersTest, WithoutASharedStoreTheOriginComesBehindMemory) {
   EXPECT_EQ(read({FakeKey(2), "vision-0:9100"}).record, nullptr);  // it has not
 }
 
+// It has the right key, and is none of ours.
+TEST_F(RecordTiersTest, ARecordOfAnotherShapeIsAMissInEveryTier) {
+  const RecordReader read = MakeRecordReader({local_, &shared_, origin_.get(), metrics_});
+  ASSERT_TRUE(shared_store_.Put(FakeRecord(1, 3, 8), absl::ZeroDuration()).ok());
+  const int64_t width = FakeRecord(1, 3)->width;
+  ASSERT_NE(width, 8);
+  const ReadRecord made = read({FakeKey(1), "vision-0:9100", 3, width});
+  ASSERT_NE(made.record, nullptr);
+  EXPECT_EQ(made.tier, RowTier::kOrigin);
+  EXPECT_EQ(made.record->width, width);
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100", 3, width}).tier, RowTier::kLocal) << "replaced";
+  EXPECT_EQ(read({FakeKey(1), "vision-0:9100", 4, width}).record, nullptr) << "nor the origin's";
+  const auto rejected = [this](const char* tier) {
+    return metrics_.GetCounter(metrics::kEmbeddingCacheLookups, {tier, "rejected"}).value();
+  };
+  EXPECT_EQ(rejected("store"), 2);
+  EXPECT_EQ(rejected("origin"), 1);
+}
+
 // A reference may name any address: only ours are called.
 TEST_F(RecordTiersTest, AnOriginThatIsNotOneOfOursIsNeverCalled) {
   const RecordReader read = MakeRecordReader({local_, nullptr, origin_.get(), metrics_});
