@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/rpc/api_keys.h"
 #include "tests/services/gateway/http/http_fixture.h"
 #include "tests/support/peer.h"
 
@@ -41,13 +42,14 @@ Peer::Serve Pictures() {
   };
 }
 
-std::string AskAbout(const std::vector<std::string>& urls) {
+std::string AskAbout(const std::vector<std::string>& urls, absl::string_view headers = "") {
   std::string parts;
   for (const std::string& url : urls) {
     absl::StrAppend(&parts, R"({"type":"image_url","image_url":{"url":")", url, R"("}},)");
   }
   return ChatPost(absl::StrCat(R"({"messages":[{"role":"user","content":[)", parts,
-                               R"({"type":"text","text":"What?"}]}]})"));
+                               R"({"type":"text","text":"What?"}]}]})"),
+                  headers);
 }
 
 base::Json ErrorIn(const HttpReply& reply) { return (*base::ParseJson(reply.body))["error"]; }
@@ -123,6 +125,25 @@ TEST_F(RemotePicturesTest, OfAClientThatGoesGiveTheirPlaceBack) {
   Await([&] { return gateway_.server->connections() == 0; });
   host_.HangUp();
   Await([&] { return gateway_.admission->inflight() == 0; });
+}
+
+TEST_F(RemotePicturesTest, OfATenantLeaveTheOthersTheirs) {
+  const auto keys = rpc::ApiKeys::Create("", gateway_.clock);
+  gateway_.options.api_keys = keys->get();
+  gateway_.options.tenant_share = 0.25;
+  gateway_.tenant = [](absl::string_view key) { return std::string(key); };
+  gateway_.Start();
+  const char* ann = "Authorization: ann\r\n";
+  RawClient one(gateway_.port()), two(gateway_.port());
+  one.Send(AskAbout({Url("/never")}, ann));
+  two.Send(AskAbout({Url("/never")}, ann));
+  Await([&] { return host_.connections() == 2; });
+  const HttpReply reply = gateway_.Send(AskAbout({Url("/abc")}, ann));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(ErrorIn(reply)["code"], "quota_exceeded");
+  EXPECT_NE(reply.Header("retry-after"), "");
+  EXPECT_EQ(gateway_.Send(AskAbout({Url("/abc")}, "Authorization: bob\r\n")).status, 200);
+  host_.HangUp();
 }
 
 TEST_F(RemotePicturesTest, AreNotFetchedByDefault) {
