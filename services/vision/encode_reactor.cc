@@ -58,7 +58,8 @@ v1::StageSeconds ToProto(const StageTimes& times) {
 
 EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint,
                              grpc::CallbackServerContext& context)
-    : parts_(parts),
+    : token_(*parts.calls),
+      parts_(parts),
       fingerprint_(fingerprint),
       waiter_(parts.pipeline.NewWaiter()),
       arrival_(parts.clock.Now()),

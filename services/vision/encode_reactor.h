@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/digest.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
 #include "services/vision/vision_service.h"
 
@@ -50,6 +51,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   void Tell(const absl::Status& status, v1::CacheTier tier, int64_t rows) const;
   v1::ImageRef Ref() const;
 
+  const rpc::CallTracker::Token token_;
   const VisionServiceParts& parts_;
   const std::string& fingerprint_;
   const EncodePipeline::WaiterId waiter_;

@@ -25,7 +25,8 @@ absl::Status Busy() {
 GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<int>& under_way,
                                    grpc::CallbackServerContext& context,
                                    const v1::GetRecordRequest& request)
-    : parts_(parts),
+    : token_(*parts.calls),
+      parts_(parts),
       under_way_(under_way),
       arrival_(parts.clock.Now()),
       context_(

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
 #include "services/vision/vision_service.h"
 
@@ -31,6 +32,7 @@ class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResp
   void WriteNext();
   void End(absl::Status status);
 
+  const rpc::CallTracker::Token token_;
   const VisionServiceParts& parts_;
   std::atomic<int>& under_way_;
   const absl::Time arrival_;

@@ -197,6 +197,9 @@ const weights::CanaryResult& VisionRuntime::canary() const { return parts_->cana
 VisionAnswers VisionRuntime::answers() const { return parts_->metrics.answers(); }
 PipelineStats VisionRuntime::stats() const { return parts_->pipeline->stats(); }
 void VisionRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
-bool VisionRuntime::Drain(absl::Time deadline) { return parts_->pipeline->Drain(deadline); }
+bool VisionRuntime::Drain(absl::Time deadline) {
+  const bool made = parts_->pipeline->Drain(deadline);
+  return parts_->service->AwaitCalls(deadline) && made;
+}
 
 }  // namespace tessera::vision

@@ -71,8 +71,9 @@ class VisionRuntime {
   // Brings gauges up to date. One thread at a time.
   void UpdateMetrics();
 
-  // New pictures are refused with UNAVAILABLE from now on; waits for the accepted ones until
-  // `deadline` (of the clock). True when none is left. May be called again.
+  // New pictures are refused with UNAVAILABLE from now on; waits for the accepted ones, and for
+  // those who read rows here, until `deadline` (of the clock). True when none is left. May be
+  // called again.
   bool Drain(absl::Time deadline);
 
  private:

@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "common/base/clock.h"
 #include "common/base/timers.h"
 #include "common/base/worker_pool.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/span_exporter.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
@@ -44,6 +46,8 @@ struct VisionServiceParts {
   // `store`, where it has more than memory: tells who had a record.
   store::TieredStore* tiered = nullptr;
   bool fit = true;  // the model passes its canary, or has none
+  // Of Encode and GetRecord.
+  std::shared_ptr<rpc::CallTracker> calls = std::make_shared<rpc::CallTracker>();
 };
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of
@@ -66,6 +70,10 @@ class VisionService final : public v1::VisionService::CallbackService {
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::VisionServiceGetInfoRequest* request,
                                     v1::VisionServiceGetInfoResponse* response) override;
+
+  // False where calls are left at `deadline`: rows that are made and not yet read. Those who watch
+  // the load are none of them.
+  bool AwaitCalls(absl::Time deadline) { return parts_.calls->AwaitNone(parts_.clock, deadline); }
 
  private:
   const VisionServiceParts parts_;

@@ -102,6 +102,30 @@ TEST_F(ReplicaTest, EveryReadIsOneLineOfTheLogWithTheCallersName) {
   EXPECT_EQ(by_id["gone"]["reason"], "RECORD_GONE");
 }
 
+// A replica that ends waits for them.
+TEST_F(ReplicaTest, WhoReadsIsACallUnderWayAndWhoWatchesIsNone) {
+  Start();
+  const store::RecordPtr record = LargeRecord();
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  grpc::ClientContext watching, reading;
+  const auto watch = stub_->WatchLoad(&watching, {});
+  v1::VisionServiceWatchLoadResponse load;
+  ASSERT_TRUE(watch->Read(&load));
+  EXPECT_TRUE(service_->AwaitCalls(clock_.Now()));
+  v1::GetRecordRequest request;
+  request.set_key(std::string(record->key.bytes()));
+  const auto reader = stub_->GetRecord(&reading, request);
+  v1::GetRecordResponse chunk;
+  ASSERT_TRUE(reader->Read(&chunk));  // and does not read on
+  EXPECT_FALSE(service_->AwaitCalls(clock_.Now()));
+  while (reader->Read(&chunk)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_TRUE(service_->AwaitCalls(absl::InfiniteFuture()));
+  watching.TryCancel();
+  watch->Finish();
+}
+
 // Each of them holds a record's bytes: there is a bound, and whoever leaves makes room.
 TEST_F(ReplicaTest, ReadersBeyondTheBoundAreToldToComeAgain) {
   Start();

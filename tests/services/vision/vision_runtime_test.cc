@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -33,15 +35,23 @@ class VisionRuntimeTest : public ::testing::Test {
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
 
-  // The last answer of the call.
-  absl::StatusOr<v1::EncodeReady> Encode(const std::string& bytes) {
-    grpc::ClientContext context;
-    const auto stream = stub_->Encode(&context);
+  using Stream = grpc::ClientReaderWriter<v1::EncodeRequest, v1::EncodeResponse>;
+
+  std::unique_ptr<Stream> Offer(grpc::ClientContext& context, const std::string& bytes) {
+    auto stream = stub_->Encode(&context);
     v1::EncodeRequest request;
     const base::Sha256Digest digest = base::Sha256Of(bytes);
     request.mutable_offer()->set_digest(std::string(digest.begin(), digest.end()));
     request.mutable_offer()->set_size_bytes(bytes.size());
     stream->Write(request);
+    return stream;
+  }
+
+  // The last answer of the call.
+  absl::StatusOr<v1::EncodeReady> Encode(const std::string& bytes) {
+    grpc::ClientContext context;
+    const auto stream = Offer(context, bytes);
+    v1::EncodeRequest request;
     v1::EncodeResponse response;
     while (stream->Read(&response)) {
       if (response.has_ready()) stream->WritesDone();
@@ -150,6 +160,34 @@ TEST_F(VisionRuntimeTest, DrainedMeansNoNewPictures) {
       Encode(base::ReadFile("models/shelf-vqa/inputs/grey.png").value()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(base::ReasonOf(status), "DRAINING");
+}
+
+TEST_F(VisionRuntimeTest, DrainWaitsForThoseWhoHaveNotReadTheirRows) {
+  TempDir dir;
+  testing::WriteTinyModel(dir.path(), {});
+  VisionOptions options;
+  options.model_dir = dir.path();
+  options.quality_gate = false;
+  Start(options);
+  const std::string bytes = base::ReadFile("models/shelf-vqa/inputs/plain.png").value();
+  const auto ready = Encode(bytes);
+  ASSERT_TRUE(ready.ok()) << ready.status();
+  grpc::ClientContext context, reading;
+  const auto holder = Offer(context, bytes);
+  v1::EncodeResponse response;
+  ASSERT_TRUE(holder->Read(&response) && response.has_ready());
+  EXPECT_FALSE(runtime_->Drain(base::RealClock().Now()));
+  v1::GetRecordRequest request;
+  request.set_key(ready->ref().key());
+  const auto reader = stub_->GetRecord(&reading, request);
+  v1::GetRecordResponse chunk;
+  while (reader->Read(&chunk)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  std::thread drain([this] { EXPECT_TRUE(runtime_->Drain(absl::InfiniteFuture())); });
+  holder->WritesDone();
+  EXPECT_TRUE(holder->Finish().ok());
+  drain.join();
 }
 
 }  // namespace
