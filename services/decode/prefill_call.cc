@@ -16,6 +16,10 @@ namespace {
 constexpr char kOneQuestion[] = "A";
 constexpr char kOtherQuestion[] = "7?";
 
+absl::Status CallerGone() {
+  return base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled");
+}
+
 // `request` as the start of an answer about its pictures.
 v1::DecodeStart StartOf(const v1::DecodeServicePrefillRequest& request, const char* question) {
   v1::DecodeStart start;
@@ -84,6 +88,10 @@ absl::StatusOr<Request> PrefillCall::MakeRequest() const {
 }
 
 absl::Status PrefillCall::Submit() {
+  {
+    base::MutexLock lock(mutex_);
+    if (cancelled_) return CallerGone();
+  }
   ASSIGN_OR_RETURN(Request request, MakeRequest());
   if (request.ids.size() < static_cast<size_t>(parts_.engine.block_size())) {
     Conclude(absl::OkStatus());  // nothing of it could be kept
@@ -128,8 +136,7 @@ void PrefillCall::OnCancel() {
     id = id_;
   }
   if (!id.has_value()) return;  // Submit sees it
-  parts_.engine.Cancel(
-      *id, base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled"));
+  parts_.engine.Cancel(*id, CallerGone());
 }
 
 // Once: the engine's end, or what kept it from beginning. The engine's thread has better to do than

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <map>
 #include <string>
 #include <thread>
@@ -144,6 +145,37 @@ TEST_F(DecodePrefillTest, ACancelledCallEndsItsWork) {
   while (engine_->stats().waiting > 0) std::this_thread::yield();
   EXPECT_EQ(engine_->stats().blocks_used, 0);
   store_.Release();
+}
+
+TEST_F(DecodePrefillTest, ACallThatIsCancelledWhileItQueuesIsNotRead) {
+  Start();
+  std::promise<void> gate;
+  ASSERT_TRUE(prompt_threads_->TryPush([opened = gate.get_future().share()] { opened.wait(); }));
+  ::testing::internal::CaptureStderr();
+  const v1::DecodeServicePrefillRequest without_pictures;  // which would be said if it were read
+  struct Ahead {
+    grpc::ClientContext context;
+    v1::DecodeServicePrefillResponse response;
+    std::promise<void> ended;
+  };
+  std::vector<Ahead> calls(20);
+  for (Ahead& call : calls) {
+    stub_->async()->Prefill(&call.context, &without_pictures, &call.response,
+                            [&call](const grpc::Status&) { call.ended.set_value(); });
+  }
+  grpc::ClientContext info_context, last_context;
+  v1::DecodeServiceGetInfoResponse info;
+  ASSERT_TRUE(stub_->GetInfo(&info_context, {}, &info).ok());
+  const auto last = stub_->Generate(&last_context);
+  for (Ahead& call : calls) call.context.TryCancel();
+  for (Ahead& call : calls) call.ended.get_future().wait();
+  last_context.TryCancel();
+  last->Finish();
+  EXPECT_TRUE(service_->AwaitCalls(absl::InfiniteFuture()));  // behind the others
+  gate.set_value();
+  server_->Shutdown(absl::InfiniteDuration());  // a line comes behind its answer
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find(R"("reason":"CLIENT_GONE")"), std::string::npos) << log;
 }
 
 TEST_F(DecodePrefillTest, ItsEndIsOneLineOfTheLogWithTheCallersName) {
