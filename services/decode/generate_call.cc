@@ -31,16 +31,19 @@ absl::Status ClientGone() {
 GenerateCall* GenerateCall::Start(const GenerateParts& parts,
                                   grpc::CallbackServerContext& context) {
   const absl::Time now = parts.clock.Now();
-  std::shared_ptr<GenerateCall> call(new GenerateCall(
-      parts, now, rpc::AcceptRequest(context, now, parts.deadline_cap, parts.spans != nullptr)));
+  std::shared_ptr<GenerateCall> call(new GenerateCall(parts, now, context));
   call->self_ = call;
   call->Read();
   return call.get();
 }
 
 GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival,
-                           rpc::RequestContext context)
-    : parts_(parts), token_(*parts_.calls), arrival_(arrival), context_(std::move(context)) {
+                           grpc::CallbackServerContext& wire)
+    : parts_(parts),
+      token_(*parts_.calls),
+      arrival_(arrival),
+      wire_(wire),
+      context_(rpc::AcceptRequest(wire, arrival, parts.deadline_cap, parts.spans != nullptr)) {
   text_.reserve(kWarmTextBytes);
 }
 
@@ -103,6 +106,7 @@ void GenerateCall::OnRowsReady(const v1::RowsReady& rows) {
 }
 
 void GenerateCall::OnReadsClosed() {
+  if (wire_.IsCancelled()) return Abort(ClientGone());  // OnCancel may come later
   bool started = false;
   {
     base::MutexLock lock(mutex_);

@@ -69,7 +69,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   void Deliver() override;
 
  private:
-  GenerateCall(const GenerateParts& parts, absl::Time arrival, rpc::RequestContext context);
+  GenerateCall(const GenerateParts& parts, absl::Time arrival, grpc::CallbackServerContext& wire);
 
   void Read();
   void OnStart(v1::DecodeStart start);
@@ -88,6 +88,7 @@ class GenerateCall final : public grpc::ServerBidiReactor<v1::DecodeServiceGener
   const GenerateParts parts_;
   const rpc::CallTracker::Token token_;
   const absl::Time arrival_;
+  const grpc::CallbackServerContext& wire_;  // lives until OnDone
   const rpc::RequestContext context_;
   std::shared_ptr<GenerateCall> self_;          // until OnDone
   v1::DecodeServiceGenerateRequest request_;    // of the read under way

@@ -19,6 +19,8 @@ absl::Status OfferError(absl::string_view field, absl::string_view reason,
   return base::BadField(absl::StrCat("offer.", field), reason, message);
 }
 
+absl::Status CallerGone() { return absl::CancelledError("the caller is gone"); }
+
 v1::QualityVerdict ToProto(Verdict verdict) {
   switch (verdict) {
     case Verdict::kPass:
@@ -61,6 +63,7 @@ EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string&
     : token_(*parts.calls),
       parts_(parts),
       fingerprint_(fingerprint),
+      wire_(context),
       waiter_(parts.pipeline.NewWaiter()),
       arrival_(parts.clock.Now()),
       context_(
@@ -85,6 +88,7 @@ void EncodeReactor::OnReadEnd() {
     return Finish(rpc::BadMessage());
   }
   if (step_ == Step::kReady) return Finish(grpc::Status::OK);
+  if (wire_.IsCancelled()) return Fail(CallerGone());  // OnCancel may come later
   Fail(step_ == Step::kOffer
            ? OfferError("digest", "OFFER_INVALID", "the call ended before its offer")
            : OfferError("size_bytes", "SIZE_MISMATCH",
@@ -157,7 +161,7 @@ store::FoundRecord EncodeReactor::Find() {
 }
 
 void EncodeReactor::OnWriteDone(bool ok) {
-  if (!ok) return Fail(absl::CancelledError("the caller is gone"));
+  if (!ok) return Fail(CallerGone());
   if (step_ == Step::kNeedBytes) {
     step_ = Step::kChunks;
     Read();

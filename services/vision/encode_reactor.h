@@ -54,6 +54,7 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   const rpc::CallTracker::Token token_;
   const VisionServiceParts& parts_;
   const std::string& fingerprint_;
+  const grpc::CallbackServerContext& wire_;  // lives until OnDone
   const EncodePipeline::WaiterId waiter_;
   const absl::Time arrival_;
   const rpc::RequestContext context_;

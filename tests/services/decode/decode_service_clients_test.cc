@@ -93,6 +93,25 @@ TEST_F(DecodeServiceTest, ADeadlineEndsACallThatWaitsForRows) {
   EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
 }
 
+// Its reads end, too, as if it had closed its side.
+TEST_F(DecodeServiceTest, AClientThatGoesAwayWhileRowsAreMissingIsNoError) {
+  Start();
+  for (int round = 0; round < 20; ++round) {
+    grpc::ClientContext context;
+    auto stream = stub_->Generate(&context);
+    v1::DecodeStart start = TextStart("What is this?");
+    AddPicture(*FakeRecord(1, 5), start);
+    Send(*stream, start);
+    v1::DecodeServiceGenerateResponse response;
+    while (!response.has_need_rows()) ASSERT_TRUE(stream->Read(&response));
+    context.TryCancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_TRUE(engine_->Drain(absl::InfiniteFuture()));
+  EXPECT_EQ(engine_->stats().finished_abort, 20);
+  EXPECT_EQ(engine_->stats().finished_error, 0);
+}
+
 TEST_F(DecodeServiceTest, ShuttingDownEndsSilentCalls) {
   Start();
   grpc::ClientContext silent_context;

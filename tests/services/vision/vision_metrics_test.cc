@@ -146,6 +146,24 @@ TEST_F(VisionServiceMetricsTest, ACallerThatLeavesIsCancelled) {
   EXPECT_EQ(AllImages(), 1);
 }
 
+TEST_F(VisionServiceMetricsTest, ACallerThatLeavesAmidItsPictureIsCancelledToo) {
+  Start();
+  grpc::ClientContext context;
+  const std::string bytes = Bmp(3, 'a');
+  const auto stream = stub_->Encode(&context);
+  stream->Write(Offer(bytes));
+  v1::EncodeResponse response;
+  ASSERT_TRUE(stream->Read(&response) && response.has_need_bytes());
+  v1::EncodeRequest chunk;
+  chunk.set_chunk(bytes.substr(1));
+  stream->Write(chunk);
+  context.TryCancel();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  Stop();
+  EXPECT_EQ(Images("cancelled"), 1);
+  EXPECT_EQ(AllImages(), 1);
+}
+
 TEST_F(VisionServiceMetricsTest, EachStageHasItsTime) {
   tower_.hook = [&] { clock_.Advance(absl::Seconds(4)); };
   const auto preprocess = steps_.preprocess;
