@@ -32,7 +32,7 @@ GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<
       context_(
           rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), parts.spans != nullptr)),
       key_(request.key()) {
-  if (++under_way_ > kMostUnderWay || !parts_.lookups.TryPush([this] { Load(); })) End(Busy());
+  if (++under_way_ > kMostUnderWay || !parts_.records.TryPush([this] { Load(); })) End(Busy());
 }
 
 void GetRecordReactor::Load() {

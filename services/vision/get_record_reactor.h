@@ -13,7 +13,7 @@
 
 namespace tessera::vision {
 
-// One GetRecord call: the record is looked up and sealed on a lookup thread, then sent chunk by
+// One GetRecord call: the record is looked up and sealed on a thread of `records`, then sent chunk by
 // chunk. Its end is one line of the log and one span. Deletes itself when done.
 class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResponse> {
  public:

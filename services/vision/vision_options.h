@@ -22,7 +22,7 @@ struct VisionOptions {
   QualityThresholds quality_thresholds;     // of warn and refuse
   ImageLimits image_limits;                 // checked from the header
   int prepare_threads = 2;                  // decode, quality, preprocess; 1..64
-  int lookup_threads = 1;                   // reads of the store; 1..64
+  int lookup_threads = 4;                   // reads of the store, which may be slow; 1..64
   size_t max_pending_images = 64;           // accepted, not yet encoded; more is refused
   size_t max_pending_bytes = 256ull << 20;  // of encoded pictures, here or on their way; likewise
   double tenant_share = 0.5;                // of both, that a tenant with a name may have

@@ -24,6 +24,9 @@ namespace tessera::vision {
 namespace {
 
 constexpr size_t kMaxLookups = 1024;  // waiting for a lookup thread
+// Of GetRecord, which only reads memory, and bounds how many there are.
+constexpr int kRecordThreads = 2;
+constexpr size_t kMaxRecords = 64;
 
 absl::Status Validate(const VisionOptions& options) {
   if (options.embedding_dtype != DType::kF16 && options.embedding_dtype != DType::kF32 &&
@@ -107,7 +110,7 @@ struct VisionRuntime::Parts {
   weights::CanaryResult canary;
   std::unique_ptr<EncodePipeline> pipeline;
   std::unique_ptr<HeldRecords> held;
-  std::unique_ptr<base::WorkerPool> lookups;
+  std::unique_ptr<base::WorkerPool> lookups, records;
   std::unique_ptr<VisionService> service;
 
   absl::Status LoadTower(const VisionOptions& options, base::ComputePool& pool);
@@ -163,6 +166,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
       PipelineParts{*tower, stores.store, clock, metrics});
   held = std::make_unique<HeldRecords>(options.max_held_bytes);
   lookups = std::make_unique<base::WorkerPool>(options.lookup_threads, kMaxLookups);
+  records = std::make_unique<base::WorkerPool>(kRecordThreads, kMaxRecords);
 
   v1::VisionServiceGetInfoResponse answer;
   answer.set_rows_per_image(static_cast<uint32_t>(info.rows_per_image));
@@ -170,10 +174,11 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
   service = std::make_unique<VisionService>(VisionServiceParts{
-      *pipeline, *lookups, stores.store, stores.local, *held, clock, metrics, identity, gate,
-      options.image_limits, [this](const ImageHeader& header) { return PlanRows(header, config); },
-      answer, stores.codec, options.origin, static_cast<uint32_t>(options.max_pending_images),
-      options.spans, stores.tiered, canary.status.ok()});
+      *pipeline, *lookups, *records, stores.store, stores.local, *held, clock, metrics, identity,
+      gate, options.image_limits,
+      [this](const ImageHeader& header) { return PlanRows(header, config); }, answer, stores.codec,
+      options.origin, static_cast<uint32_t>(options.max_pending_images), options.spans,
+      stores.tiered, canary.status.ok()});
 }
 
 absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,

@@ -28,6 +28,7 @@ namespace tessera::vision {
 struct VisionServiceParts {
   EncodePipeline& pipeline;
   base::WorkerPool& lookups;  // where the stores are read
+  base::WorkerPool& records;  // where GetRecord reads: no slow store holds it up
   store::EmbeddingStore& store;
   store::EmbeddingStore& local;  // what of it is in this process's memory, for GetRecord
   HeldRecords& held;             // by calls whose caller has not closed its side

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <map>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@ class ReplicaTest : public VisionServiceTest {
  protected:
   absl::StatusOr<std::string> ReadRecord(const std::string& key, uint64_t& told) {
     grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     v1::GetRecordRequest request;
     request.set_key(key);
     const auto stream = stub_->GetRecord(&context, request);
@@ -57,6 +59,17 @@ TEST_F(ReplicaTest, ARecordInMemoryIsReadWholeAndSealed) {
   const auto decoded = store::RecordCodec().Decode(*bytes, {.key = record->key});
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->data, record->data);
+}
+
+TEST_F(ReplicaTest, AStoreThatIsSlowHoldsNoReaderUp) {
+  Start();
+  const store::RecordPtr record = LargeRecord();
+  ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
+  std::promise<void> gate;
+  ASSERT_TRUE(lookups_->TryPush([opened = gate.get_future().share()] { opened.wait(); }));
+  uint64_t told = 0;
+  EXPECT_TRUE(ReadRecord(std::string(record->key.bytes()), told).ok());
+  gate.set_value();
 }
 
 TEST_F(ReplicaTest, ARecordThatIsGoneOrNoKeyIsAnError) {

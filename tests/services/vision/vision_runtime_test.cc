@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "common/base/digest.h"
@@ -14,6 +16,7 @@
 #include "common/rpc/status.h"
 #include "common/store/memory_store.h"
 #include "tessera/v1/vision.grpc.pb.h"
+#include "tests/services/vision/encoder/fakes.h"
 #include "tests/support/golden_case.h"
 #include "tests/support/tiny_models.h"
 
@@ -23,14 +26,30 @@ namespace {
 using ::testing::HasSubstr;
 using testing::TempDir;
 
+// Holds whoever asks first until its gate is open. Nothing is in it.
+class SlowStore final : public store::EmbeddingStore {
+ public:
+  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey&) override {
+    if (first_.exchange(false)) gate.Pass();
+    return std::nullopt;
+  }
+  absl::Status Put(store::RecordPtr, absl::Duration) override { return absl::OkStatus(); }
+
+  Gate gate;
+
+ private:
+  std::atomic<bool> first_{true};
+};
+
 class VisionRuntimeTest : public ::testing::Test {
  protected:
   ~VisionRuntimeTest() override {
     if (server_) server_->Shutdown(absl::ZeroDuration());
   }
 
-  void Start(VisionOptions options) {
-    runtime_ = VisionRuntime::Create(options, pool_, store_, base::RealClock(), metrics_).value();
+  void Start(VisionOptions options) { Start(options, store_); }
+  void Start(const VisionOptions& options, store::EmbeddingStore& store) {
+    runtime_ = VisionRuntime::Create(options, pool_, store, base::RealClock(), metrics_).value();
     server_ = *rpc::Server::Start({}, {runtime_->service()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
@@ -143,6 +162,27 @@ TEST_F(VisionRuntimeTest, BadOptionsAndModelsAreRefusedByName) {
   bad = good;
   bad.model_dir = dir.path() + "/nowhere";
   EXPECT_THAT(refusal(bad), HasSubstr("nowhere"));
+}
+
+TEST_F(VisionRuntimeTest, AnOfferThatWaitsForTheStoreHoldsNoOtherUp) {
+  TempDir dir;
+  testing::WriteTinyModel(dir.path(), {});
+  VisionOptions options;
+  options.model_dir = dir.path();
+  SlowStore slow;
+  Start(options, slow);
+  grpc::ClientContext waiting, quick;
+  quick.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  const auto first = Offer(waiting, "one");
+  slow.gate.AwaitArrivals(1);
+  const auto second = Offer(quick, "two");
+  v1::EncodeResponse response;
+  EXPECT_TRUE(second->Read(&response) && response.has_need_bytes());
+  slow.gate.Open();
+  for (grpc::ClientContext* context : {&waiting, &quick}) context->TryCancel();
+  for (Stream* stream : {first.get(), second.get()}) stream->Finish();
+  server_->Shutdown(absl::ZeroDuration());
+  runtime_.reset();  // before the store
 }
 
 TEST_F(VisionRuntimeTest, DrainedMeansNoNewPictures) {

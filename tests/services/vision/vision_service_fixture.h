@@ -72,16 +72,18 @@ class VisionServiceTest : public ::testing::Test {
                                                  PipelineParts{tower_, store_, clock_, metrics_});
     held_ = std::make_unique<HeldRecords>(max_held_bytes_);
     lookups_ = std::make_unique<base::WorkerPool>(1, 16);
+    records_ = std::make_unique<base::WorkerPool>(1, 64);
     v1::VisionServiceGetInfoResponse info;
     info.set_rows_per_image(1);
     info.set_width(2);
     info.set_device("fake");
-    service_ = std::make_unique<VisionService>(VisionServiceParts{
-        *pipeline_, *lookups_, store_, store_, *held_, clock_, metrics_, identity_, gate_, limits_,
-        [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
-          return ImagePlan{1, 1, 1, 1, 1};
-        },
-        info, store::RecordCodec(), "10.0.0.7:9100", 7, nullptr, tiered_});
+    service_ = std::make_unique<VisionService>(
+        VisionServiceParts{*pipeline_, *lookups_, *records_, store_, store_, *held_, clock_,
+                           metrics_, identity_, gate_, limits_,
+                           [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
+                             return ImagePlan{1, 1, 1, 1, 1};
+                           },
+                           info, store::RecordCodec(), "10.0.0.7:9100", 7, nullptr, tiered_});
     server_ = *rpc::Server::Start({}, {service_.get()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
@@ -90,6 +92,7 @@ class VisionServiceTest : public ::testing::Test {
   void Stop() {
     if (server_) server_->Shutdown(absl::ZeroDuration());
     lookups_ = nullptr;
+    records_ = nullptr;
     pipeline_ = nullptr;
   }
 
@@ -149,7 +152,7 @@ class VisionServiceTest : public ::testing::Test {
   std::unique_ptr<EncodePipeline> pipeline_;
   size_t max_held_bytes_ = 1 << 20;
   std::unique_ptr<HeldRecords> held_;
-  std::unique_ptr<base::WorkerPool> lookups_;
+  std::unique_ptr<base::WorkerPool> lookups_, records_;
   std::unique_ptr<VisionService> service_;
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::VisionService::Stub> stub_;
