@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int kMostUnderWay = 32;
 
+absl::Status ReaderGone() { return absl::CancelledError("the caller is gone"); }
+
 absl::Status Busy() {
   return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                                      "too many records are being read here"),
@@ -28,6 +30,7 @@ GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<
     : token_(*parts.calls),
       parts_(parts),
       under_way_(under_way),
+      wire_(context),
       arrival_(parts.clock.Now()),
       context_(
           rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), parts.spans != nullptr)),
@@ -36,6 +39,7 @@ GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<
 }
 
 void GetRecordReactor::Load() {
+  if (wire_.IsCancelled()) return End(ReaderGone());
   absl::StatusOr<store::EmbeddingKey> key = store::EmbeddingKey::FromBytes(key_);
   if (!key.ok()) return End(base::WithField(key.status(), "key"));
   absl::StatusOr<std::optional<store::RecordPtr>> found = parts_.local.Get(*key);
@@ -52,7 +56,7 @@ void GetRecordReactor::Load() {
 }
 
 void GetRecordReactor::OnWriteDone(bool ok) {
-  if (!ok) return End(absl::CancelledError("the caller is gone"));
+  if (!ok) return End(ReaderGone());
   if (sent_ == record_.size()) return End(absl::OkStatus());
   response_.Clear();
   WriteNext();

@@ -13,8 +13,8 @@
 
 namespace tessera::vision {
 
-// One GetRecord call: the record is looked up and sealed on a thread of `records`, then sent chunk by
-// chunk. Its end is one line of the log and one span. Deletes itself when done.
+// One GetRecord call: the record is looked up and sealed on a thread of `records`, then sent chunk
+// by chunk. Its end is one line of the log and one span. Deletes itself when done.
 class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResponse> {
  public:
   // `parts` and `under_way` outlive the call. RESOURCE_EXHAUSTED with a retry when too many are
@@ -35,6 +35,7 @@ class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResp
   const rpc::CallTracker::Token token_;
   const VisionServiceParts& parts_;
   std::atomic<int>& under_way_;
+  const grpc::CallbackServerContext& wire_;  // lives until OnDone
   const absl::Time arrival_;
   const rpc::RequestContext context_;
   const std::string key_;

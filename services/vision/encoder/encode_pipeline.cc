@@ -142,6 +142,7 @@ void EncodePipeline::Cancel(WaiterId waiter) {
     job->waiters.erase(it);
     if (job->waiters.empty() && !job->encoding) {
       job->dropped = true;
+      decode_room_.SignalAll();
       jobs_.erase(job->task.key);
       const size_t queued = to_prepare_.size() + to_encode_.size();
       std::erase(to_prepare_, job);

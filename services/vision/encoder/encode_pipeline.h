@@ -115,7 +115,7 @@ class EncodePipeline {
   void PrepareLoop();
   void Prepare(const JobPtr& job);
   bool Lookup(const JobPtr& job);
-  absl::Status DecodeAndPreprocess(Job& job);
+  absl::Status DecodeAndPreprocess(const JobPtr& job);
   void EncodeLoop();
   std::vector<JobPtr> NextBatch();
   void EncodeBatch(const std::vector<JobPtr>& batch);

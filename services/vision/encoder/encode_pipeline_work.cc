@@ -28,7 +28,7 @@ void EncodePipeline::PrepareLoop() {
 void EncodePipeline::Prepare(const JobPtr& job) {
   job->log.Mark(Stage::kQueue, clock_.Now());
   if (Lookup(job)) return;
-  const absl::Status status = DecodeAndPreprocess(*job);
+  const absl::Status status = DecodeAndPreprocess(job);
   if (Dropped(job)) return;
   if (!status.ok()) return Finish(job, status, false);
   base::MutexLock lock(mutex_);
@@ -46,22 +46,26 @@ bool EncodePipeline::Lookup(const JobPtr& job) {
   return true;
 }
 
-absl::Status EncodePipeline::DecodeAndPreprocess(Job& job) {
-  const size_t bytes = job.task.decode_bytes;
+// Any error where the job was dropped meanwhile.
+absl::Status EncodePipeline::DecodeAndPreprocess(const JobPtr& job) {
+  const size_t bytes = job->task.decode_bytes;
   {
     base::MutexLock lock(mutex_);
-    while (decode_bytes_ > 0 && decode_bytes_ + bytes > options_.max_decode_bytes && !stop_) {
+    while (decode_bytes_ > 0 && decode_bytes_ + bytes > options_.max_decode_bytes &&
+           !job->dropped && !stop_) {
       decode_room_.Wait(mutex_);
     }
+    if (job->dropped || stop_) return absl::CancelledError();
     decode_bytes_ += bytes;
   }
-  job.log.Mark(Stage::kQueue, clock_.Now());
+  job->log.Mark(Stage::kQueue, clock_.Now());
   const auto work = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const RgbImage image, steps_.decode(job.task.bytes));
-    std::string().swap(job.task.bytes);
-    job.log.Mark(Stage::kImageDecode, clock_.Now());
-    ASSIGN_OR_RETURN(job.prepared, steps_.preprocess(image));
-    job.log.Mark(Stage::kPreprocess, clock_.Now());
+    ASSIGN_OR_RETURN(const RgbImage image, steps_.decode(job->task.bytes));
+    std::string().swap(job->task.bytes);
+    job->log.Mark(Stage::kImageDecode, clock_.Now());
+    if (Dropped(job)) return absl::CancelledError();
+    ASSIGN_OR_RETURN(job->prepared, steps_.preprocess(image));
+    job->log.Mark(Stage::kPreprocess, clock_.Now());
     return absl::OkStatus();
   };
   const absl::Status status = work();

@@ -79,6 +79,7 @@ class FakeStore final : public store::EmbeddingStore {
   absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey& key) override {
     if (clock != nullptr) clock->Advance(get_takes);
     base::MutexLock lock(mutex_);
+    ++gets_;
     if (broken) return absl::UnavailableError("no store");
     const auto found = records_.find(key);
     if (found == records_.end()) return std::nullopt;
@@ -98,6 +99,10 @@ class FakeStore final : public store::EmbeddingStore {
     for (const auto& [key, record] : records_) all.push_back(record);
     return all;
   }
+  int gets() {
+    base::MutexLock lock(mutex_);
+    return gets_;
+  }
   absl::Duration last_cost() {
     base::MutexLock lock(mutex_);
     return last_cost_;
@@ -111,6 +116,7 @@ class FakeStore final : public store::EmbeddingStore {
  private:
   base::Mutex mutex_;
   std::map<store::EmbeddingKey, store::RecordPtr> records_ ABSL_GUARDED_BY(mutex_);
+  int gets_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration last_cost_ ABSL_GUARDED_BY(mutex_);
 };
 
