@@ -103,6 +103,7 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
       vision_, vision::VisionRuntime::Create(options.vision, *pool_, vision::VisionStores(*stores_),
                                              clock, metrics));
   RETURN_IF_ERROR(CheckStore(options, vision_->info()));
+  stores_->ExpectRowWidth(vision_->info().width);
   ASSIGN_OR_RETURN(
       decode_,
       decode::DecodeRuntime::Create(

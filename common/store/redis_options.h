@@ -36,9 +36,8 @@ struct RedisOptions {
   // within the operation's time.
   int max_connections = 8;
 
-  absl::Duration ttl = absl::Hours(24);             // of a record; 1 s or more, whole seconds
-  size_t max_value_bytes = size_t{128} << 20;       // longer ones are neither written nor read
-  std::optional<int64_t> row_width = std::nullopt;  // what a record must have
+  absl::Duration ttl = absl::Hours(24);        // of a record; 1 s or more, whole seconds
+  size_t max_value_bytes = size_t{128} << 20;  // longer ones are neither written nor read
   RecordCodec codec;
 };
 

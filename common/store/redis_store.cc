@@ -96,7 +96,7 @@ absl::StatusOr<std::optional<RecordPtr>> RedisStore::Get(const EmbeddingKey& key
     return std::nullopt;
   }
   RecordExpectation expected = {.key = key};
-  expected.width = options_.row_width;
+  if (const int64_t width = row_width_.load(); width != 0) expected.width = width;
   auto record = options_.codec.Decode(**std::move(found), expected);
   if (record.ok()) {
     series_.hits.Increment();

@@ -48,6 +48,10 @@ class RedisStore final : public EmbeddingStore {
   // Whether it is up within `timeout`.
   bool WaitUntilUp(absl::Duration timeout) { return pool_->WaitUntilUp(timeout); }
 
+  // From now on a record of another width is a miss, counted and left alone. Once the model is
+  // known.
+  void ExpectRowWidth(int64_t width) { row_width_ = width; }
+
  private:
   // Series, made at the start.
   struct Series {
@@ -78,6 +82,7 @@ class RedisStore final : public EmbeddingStore {
   const RedisOptions options_;
   const std::unique_ptr<RedisTls> tls_;  // null: plain
   const Series series_;
+  std::atomic<int64_t> row_width_ = 0;       // 0: any
   std::atomic<uint32_t> told_verdicts_ = 0;  // a bit for each RecordVerdict that was logged
 
   base::Mutex mutex_;

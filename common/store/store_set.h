@@ -35,6 +35,10 @@ class StoreSet {
     return *memory_;
   }
   const RecordCodec& codec() const { return codec_; }
+  // From now on a record of another width is none of ours, whoever wrote it.
+  void ExpectRowWidth(int64_t width) {
+    if (redis_ != nullptr) redis_->ExpectRowWidth(width);
+  }
 
  private:
   StoreSet() = default;

@@ -78,6 +78,7 @@ class Service final : public service::InnerService {
     ASSIGN_OR_RETURN(runtime_,
                      DecodeRuntime::Create(options_.decode, ground.pool, MakeRecordReader(tiers),
                                            base::RealClock(), metrics));
+    ground.stores.ExpectRowWidth(runtime_->info().width);
     ground.process.TellModel(options_.decode.model_dir, runtime_->info().digest);
     return absl::OkStatus();
   }

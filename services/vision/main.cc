@@ -63,6 +63,7 @@ class Service final : public service::InnerService {
     ASSIGN_OR_RETURN(runtime_,
                      VisionRuntime::Create(options_, ground.pool, VisionStores(ground.stores),
                                            base::RealClock(), ground.process.metrics()));
+    ground.stores.ExpectRowWidth(runtime_->info().width);
     ground.process.TellModel(options_.model_dir, runtime_->info().fingerprint);
     return absl::OkStatus();
   }

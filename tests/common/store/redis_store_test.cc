@@ -114,6 +114,19 @@ TEST_F(RedisStoreTest, LogsInAndSelectsAgainOnEveryConnection) {
   }
 }
 
+TEST_F(RedisStoreTest, ARecordOfAnotherWidthIsLeftAloneAndTheNextWriteReplacesIt) {
+  const RedisServer server;
+  const auto store = OpenUp(PatientOptions(server.Url()), metrics_);
+  ASSERT_TRUE(store->Put(NumberedRecord(1, 4, 32), absl::ZeroDuration()).ok());
+  ASSERT_NE(Find(*store, 1), nullptr);
+  store->ExpectRowWidth(64);
+  EXPECT_EQ(Find(*store, 1), nullptr);
+  EXPECT_EQ(Lookups(metrics_, "rejected"), 1);
+  EXPECT_EQ(server.Ask({"EXISTS", Key(1)}), "1");
+  ASSERT_TRUE(store->Put(NumberedRecord(1, 4, 64), absl::ZeroDuration()).ok());
+  EXPECT_TRUE(Same(Find(*store, 1), NumberedRecord(1, 4, 64)));
+}
+
 TEST_F(RedisStoreTest, AWrongPasswordIsOneLineWithoutItAndAMissAtOnce) {
   const RedisServer server({"--requirepass", "right"});
   ::testing::internal::CaptureStderr();
