@@ -18,6 +18,12 @@ class EmbeddingStore {
   // nullopt on a miss. The record's key equals `key`.
   virtual absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) = 0;
 
+  // The same, at what of it is in this process's memory alone, and no look-up in the series: for
+  // who has asked already. Here: all of it.
+  virtual absl::StatusOr<std::optional<RecordPtr>> Peek(const EmbeddingKey& key) {
+    return Get(key);
+  }
+
   // Replaces what is there under record->key. `recompute_cost`: the time it took to make the
   // record, by which it is valued. Rows are finite (REQUIRES: RowsFromF32 or Decode made them).
   virtual absl::Status Put(RecordPtr record, absl::Duration recompute_cost) = 0;

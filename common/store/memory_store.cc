@@ -58,21 +58,28 @@ void MemoryStore::KeepTrackOf(const RecordPtr& evicted) {
   evicted_[evicted->key] = evicted;
 }
 
-absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Get(const EmbeddingKey& key) {
+RecordPtr MemoryStore::Find(const EmbeddingKey& key) {
   base::MutexLock lock(mutex_);
   const auto it = entries_.find(key);
-  if (it == entries_.end()) {
-    RecordPtr record = FindEvicted(key);
-    (record != nullptr ? hits_ : misses_).Increment();
-    if (record == nullptr) return std::nullopt;
-    return std::optional<RecordPtr>(std::move(record));
-  }
+  if (it == entries_.end()) return FindEvicted(key);
   Entry& entry = it->second;
   ranks_.erase(entry.rank);
   entry.rank = NextRank(entry, key);
   ranks_.insert(entry.rank);
-  hits_.Increment();
-  return std::optional<RecordPtr>(entry.record);
+  return entry.record;
+}
+
+absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Peek(const EmbeddingKey& key) {
+  RecordPtr record = Find(key);
+  if (record == nullptr) return std::nullopt;
+  return std::optional<RecordPtr>(std::move(record));
+}
+
+absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Get(const EmbeddingKey& key) {
+  RecordPtr record = Find(key);
+  (record != nullptr ? hits_ : misses_).Increment();
+  if (record == nullptr) return std::nullopt;
+  return std::optional<RecordPtr>(std::move(record));
 }
 
 absl::Status MemoryStore::Put(RecordPtr record, absl::Duration recompute_cost) {

@@ -25,6 +25,7 @@ class MemoryStore final : public EmbeddingStore {
 
   // Never an error. Never waits.
   absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) override;
+  absl::StatusOr<std::optional<RecordPtr>> Peek(const EmbeddingKey& key) override;
   // RESOURCE_EXHAUSTED, reason RECORD_TOO_LARGE, when the record alone is beyond the bound; else it
   // is held when Put returns.
   absl::Status Put(RecordPtr record, absl::Duration recompute_cost) override;
@@ -43,6 +44,8 @@ class MemoryStore final : public EmbeddingStore {
   };
 
   Rank NextRank(const Entry& entry, const EmbeddingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A use of it. Null on a miss.
+  RecordPtr Find(const EmbeddingKey& key) ABSL_LOCKS_EXCLUDED(mutex_);
   RecordPtr Remove(const EmbeddingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RecordPtr FindEvicted(const EmbeddingKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepTrackOf(const RecordPtr& evicted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -43,6 +43,10 @@ class TieredStore final : public EmbeddingStore {
   FoundRecord GetFrom(const EmbeddingKey& key);
   // The same. Never an error.
   absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) override;
+  // The front's.
+  absl::StatusOr<std::optional<RecordPtr>> Peek(const EmbeddingKey& key) override {
+    return front_.Peek(key);
+  }
   // In the front when it returns, with the front's status; written to the back by a thread of its
   // own. Never waits.
   absl::Status Put(RecordPtr record, absl::Duration recompute_cost) override;

@@ -37,9 +37,9 @@ void EncodePipeline::Prepare(const JobPtr& job) {
   encode_ready_.Signal();
 }
 
-// True when the record came into being since it was asked for.
+// True when the record came into being here since it was asked for.
 bool EncodePipeline::Lookup(const JobPtr& job) {
-  auto record = store_.Get(job->task.key);
+  auto record = store_.Peek(job->task.key);
   job->log.Mark(Stage::kFetch, clock_.Now());
   if (!record.ok() || !record->has_value()) return false;
   Finish(job, **std::move(record), true);

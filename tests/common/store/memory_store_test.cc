@@ -62,6 +62,15 @@ TEST_F(MemoryStoreTest, GivesBackTheSameRecordAndCountsLookUps) {
   EXPECT_EQ(store_->bytes(), record->footprint());
 }
 
+TEST_F(MemoryStoreTest, APeekIsNoLookUp) {
+  Open(4);
+  EXPECT_FALSE(store_->Peek(KeyOf("a"))->has_value());
+  const RecordPtr record = RecordNamed("a");
+  ASSERT_TRUE(store_->Put(record, absl::Seconds(1)).ok());
+  EXPECT_EQ(**store_->Peek(record->key), record);
+  EXPECT_EQ(Lookups("hit") + Lookups("miss"), 0);
+}
+
 TEST_F(MemoryStoreTest, AmongEqualsTheLeastRecentlyUsedGoes) {
   Open(3);
   for (const char* name : {"a", "b", "c"}) Put(name);

@@ -86,6 +86,15 @@ TEST_F(TieredStoreTest, TellsWhichTierAnsweredAndKeepsWhatTheSlowOneHad) {
   EXPECT_EQ(Find(store, 1), far.record);
 }
 
+TEST_F(TieredStoreTest, APeekDoesNotAskTheSlowTier) {
+  TieredStore store(front_, back_, {}, metrics_);
+  ASSERT_TRUE(back_.Put(NumberedRecord(1), absl::ZeroDuration()).ok());
+  EXPECT_FALSE(store.Peek(NumberedKey(1))->has_value());
+  EXPECT_EQ(back_.gets, 0);
+  const RecordPtr known = store.GetFrom(NumberedKey(1)).record;
+  EXPECT_EQ(**store.Peek(NumberedKey(1)), known);
+}
+
 TEST_F(TieredStoreTest, APutIsThereAtOnceAndWrittenBehind) {
   back_.Close();
   TieredStore store(front_, back_, {}, metrics_);

@@ -5,9 +5,7 @@
 
 #include <limits>
 #include <numeric>
-#include <thread>
 
-#include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/store/rows.h"
 #include "tests/services/vision/encoder/pipeline_fixture.h"
@@ -261,33 +259,6 @@ TEST_F(EncodePipelineTest, DecodersShareABudgetOfMemory) {
   for (char c = 'a'; c < 'm'; ++c) answers.push_back(Submit(std::string(1, c)));
   for (Answer& answer : answers) EXPECT_TRUE(answer.get().ok());
   EXPECT_EQ(most, 1);
-}
-
-TEST_F(EncodePipelineTest, APictureThatIsDroppedWaitsForNoMemoryAndIsNotDecoded) {
-  Gate gate;
-  const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
-    EXPECT_EQ(bytes, "ab");
-    gate.Pass();
-    return decode(bytes);
-  };
-  options_.prepare_threads = 2;
-  options_.max_decode_bytes = 19;  // each takes 10
-  Start();
-  Answer first = Submit("ab");
-  gate.AwaitArrivals(1);
-  EncodePipeline::WaiterId id = 0;
-  Answer second = Submit("c", &id);
-  while (store_.gets() < 2) std::this_thread::yield();  // a thread has it
-  pipeline_->Cancel(id);
-  const absl::Time patience = absl::Now() + absl::Seconds(20);
-  while (pipeline_->stats().pending_images > 1 && absl::Now() < patience) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(pipeline_->stats().pending_images, 1);
-  gate.Open();
-  EXPECT_TRUE(first.get().ok());
-  EXPECT_TRUE(pipeline_->Drain(absl::InfiniteFuture()));
 }
 
 TEST_F(EncodePipelineTest, PicturesOfOneShapeGoTogetherInTheirOrder) {
