@@ -54,7 +54,7 @@ class Service final : public service::InnerService {
                            const PipelineStats stats = runtime_->stats();
                            return service::Progress{stats.encoder_has_work, stats.batches};
                          }}},
-            .readiness = {}};
+            .readiness = {{"device", [this] { return runtime_->health(); }}}};
   }
   absl::Status Load(const service::Ground& ground) override {
     ASSIGN_OR_RETURN(options_.origin, OriginOf(options_.origin, grpc_address_));

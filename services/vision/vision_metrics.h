@@ -15,12 +15,14 @@
 
 namespace tessera::vision {
 
-// What the pipeline holds and has done: plain numbers.
+// What the pipeline holds and has done.
 struct PipelineStats {
   int64_t pending_images = 0;     // accepted, not yet rows
   bool encoder_has_work = false;  // a picture is in the tower, or could be
   int64_t batches = 0;            // that the tower has been through since the start
   bool draining = false;          // new pictures are refused
+  // Not OK: the tower has failed for some time; why, at last.
+  absl::Status health = absl::OkStatus();
 };
 
 // Calls that were answered with rows, since the start.

@@ -68,6 +68,8 @@ class VisionRuntime {
   // What waits and what was done. Any thread.
   PipelineStats stats() const;
   VisionAnswers answers() const;
+  // Not OK, with the reason, once the device has failed for some time; OK again where it works.
+  absl::Status health() const { return stats().health; }
   // Brings gauges up to date. One thread at a time.
   void UpdateMetrics();
 

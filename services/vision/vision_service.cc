@@ -25,7 +25,7 @@ grpc::ServerWriteReactor<v1::VisionServiceWatchLoadResponse>* VisionService::Wat
         load.set_draining(stats.draining);
         load.set_pending_images(static_cast<uint32_t>(stats.pending_images));
         load.set_pending_limit(parts_.pending_limit);
-        load.set_broken(!parts_.fit);
+        load.set_broken(!parts_.fit || !stats.health.ok());
       });
 }
 

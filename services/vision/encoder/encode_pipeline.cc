@@ -198,7 +198,7 @@ bool EncodePipeline::Drain(absl::Time deadline) {
 PipelineStats EncodePipeline::stats() const {
   base::MutexLock lock(mutex_);
   return {static_cast<int64_t>(pending_images_), encoding_ || !to_encode_.empty(), batches_,
-          draining_};
+          draining_, health_};
 }
 
 }  // namespace tessera::vision

@@ -120,6 +120,8 @@ class EncodePipeline {
   std::vector<JobPtr> NextBatch();
   void EncodeBatch(const std::vector<JobPtr>& batch);
   void CountBatch(size_t images);
+  // Of a batch that has its answer.
+  void NoteDevice(const absl::Status& status);
   absl::StatusOr<store::RecordPtr> StoreRows(Job& job, const Tensor& rows);
   void Finish(const JobPtr& job, absl::StatusOr<store::RecordPtr> record, bool existed);
   bool Dropped(const JobPtr& job);
@@ -149,9 +151,11 @@ class EncodePipeline {
   uint64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // pictures
   base::DrainRate rate_ ABSL_GUARDED_BY(mutex_);
   size_t decode_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool encoding_ ABSL_GUARDED_BY(mutex_) = false;  // the tower has a batch
-  int64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;    // that the tower has been through
-  int finishing_ ABSL_GUARDED_BY(mutex_) = 0;      // jobs whose waiters are being called
+  bool encoding_ ABSL_GUARDED_BY(mutex_) = false;    // the tower has a batch
+  int64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;      // that the tower has been through
+  int device_failures_ ABSL_GUARDED_BY(mutex_) = 0;  // in a row, of single pictures
+  absl::Status health_ ABSL_GUARDED_BY(mutex_);      // not OK: the last of too many of them
+  int finishing_ ABSL_GUARDED_BY(mutex_) = 0;        // jobs whose waiters are being called
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;  // last: they use everything above

@@ -105,6 +105,21 @@ std::vector<EncodePipeline::JobPtr> EncodePipeline::NextBatch() {
   return batch;
 }
 
+// A device that fails does not come back by itself, a picture's trouble does not come again.
+void EncodePipeline::NoteDevice(const absl::Status& status) {
+  constexpr int kMost = 3;
+  base::MutexLock lock(mutex_);
+  if (status.ok()) {
+    device_failures_ = 0;
+    health_ = status;
+  } else if (absl::IsInternal(status) && ++device_failures_ >= kMost) {
+    if (health_.ok()) {
+      base::Log(base::LogLevel::kError, absl::StrCat("the device failed: ", status.ToString()));
+    }
+    health_ = base::WithReason(status, "DEVICE_FAILED");
+  }
+}
+
 void EncodePipeline::EncodeBatch(const std::vector<JobPtr>& batch) {
   std::vector<TensorView> pictures;
   for (const JobPtr& job : batch) {
@@ -122,6 +137,7 @@ void EncodePipeline::EncodeBatch(const std::vector<JobPtr>& batch) {
     for (const JobPtr& job : batch) EncodeBatch({job});
     return;
   }
+  NoteDevice(rows.status());
   for (size_t i = 0; i < batch.size(); ++i) {
     if (!rows.ok()) {
       Finish(batch[i], rows.status(), false);

@@ -210,6 +210,19 @@ TEST_F(ReplicaTest, ItsLoadIsToldAtOnceAndAgainUntilTheWatcherGoes) {
   time.join();
 }
 
+TEST_F(ReplicaTest, ADeviceThatFailsMakesItBroken) {
+  tower_.status = absl::InternalError("no device");
+  Start();
+  for (const char colour : {'a', 'b', 'c'}) EXPECT_FALSE(Run(Bmp(3, colour)).status.ok());
+  grpc::ClientContext context;
+  const auto stream = stub_->WatchLoad(&context, {});
+  v1::VisionServiceWatchLoadResponse load;
+  ASSERT_TRUE(stream->Read(&load));
+  EXPECT_TRUE(load.broken());
+  context.TryCancel();
+  stream->Finish();
+}
+
 TEST_F(ReplicaTest, ReferencesNameTheReplica) {
   Start();
   const Call call = Run(Bmp(1, '\x80'));

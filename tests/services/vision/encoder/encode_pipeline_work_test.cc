@@ -1,9 +1,10 @@
-// What the pipeline's threads do where a picture has come meanwhile, or nobody waits.
+// What the pipeline's threads do where a picture or the device is in trouble, or nobody waits.
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "common/base/error.h"
 #include "common/metrics/names.h"
 #include "common/store/memory_store.h"
 #include "common/store/tiered_store.h"
@@ -55,6 +56,23 @@ TEST_F(EncodePipelineTest, OnlyMemoryIsLookedAtAgain) {
               0);
   }
   pipeline_.reset();  // before the store
+}
+
+TEST_F(EncodePipelineTest, ADeviceThatFailsTimeAndAgainIsTold) {
+  Start();
+  tower_.status = absl::ResourceExhaustedError("no memory for it");
+  for (const char* bytes : {"a", "b", "c"}) EXPECT_FALSE(Submit(bytes).get().ok());
+  tower_.status = absl::InternalError("no device");
+  for (const char* bytes : {"a", "b"}) EXPECT_FALSE(Submit(bytes).get().ok());
+  EXPECT_TRUE(pipeline_->stats().health.ok());
+  EXPECT_FALSE(Submit("c").get().ok());
+  EXPECT_EQ(base::ReasonOf(pipeline_->stats().health), "DEVICE_FAILED");
+  tower_.status = absl::OkStatus();
+  EXPECT_TRUE(Submit("a").get().ok());
+  EXPECT_TRUE(pipeline_->stats().health.ok());
+  tower_.status = absl::InternalError("no device");
+  EXPECT_FALSE(Submit("b").get().ok());
+  EXPECT_TRUE(pipeline_->stats().health.ok()) << "the first again";
 }
 
 }  // namespace
