@@ -27,7 +27,10 @@ service::Pages LocalServer::MakePages() {
                          const vision::PipelineStats stats = vision_->stats();
                          return service::Progress{stats.encoder_has_work, stats.batches};
                        }}},
-          .readiness = {{"device", [this] { return decode_->health(); }}}};
+          .readiness = {{"device", [this] {
+                           const absl::Status seen = vision_->health();
+                           return seen.ok() ? decode_->health() : seen;
+                         }}}};
 }
 
 base::Json LocalServer::State() const {
