@@ -41,6 +41,7 @@ TEST_F(ReplicaSetTest, WhoHasNotListenedGivesTheReplicasTimeToBeHeard) {
   const absl::Time woken = clock_.Now();
   Await([&] { return !IsUp("r0:1"); });  // it is silent indeed
   EXPECT_GE(clock_.Now() - woken, ReplicaSetOptions().load_interval);
+  Await([&] { return Watches("r0:1") == 2; });  // by then its calls are cancelled
   EXPECT_TRUE(Stream("r0:1").cancelled);
 }
 
@@ -69,6 +70,7 @@ TEST_F(ReplicaSetTest, AWatchThatEndsWellIsTakenUpAnewAndNobodyNotices) {
   Tell("r0:1", {.draining = true});
   EXPECT_FALSE(AnyUp());
   Await([&] { return !IsUp("r0:1"); });  // silence is told from the new one, too
+  Await([&] { return Watches("r0:1") == 3; });
   EXPECT_TRUE(Stream("r0:1").cancelled);
 }
 
