@@ -22,11 +22,11 @@ absl::Status NoMoreRows() {
                      "rows are missing, and the client has closed its side of the call");
 }
 
+}  // namespace
+
 absl::Status ClientGone() {
   return base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled");
 }
-
-}  // namespace
 
 GenerateCall* GenerateCall::Start(const GenerateParts& parts,
                                   grpc::CallbackServerContext& context) {

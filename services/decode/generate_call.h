@@ -25,6 +25,9 @@
 
 namespace tessera::decode {
 
+// CANCELLED (CLIENT_GONE): how a call ends that its caller has left.
+absl::Status ClientGone();
+
 // What every Generate call uses; all outlive the calls.
 struct GenerateParts {
   Engine& engine;

@@ -16,10 +16,6 @@ namespace {
 constexpr char kOneQuestion[] = "A";
 constexpr char kOtherQuestion[] = "7?";
 
-absl::Status CallerGone() {
-  return base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled");
-}
-
 // `request` as the start of an answer about its pictures.
 v1::DecodeStart StartOf(const v1::DecodeServicePrefillRequest& request, const char* question) {
   v1::DecodeStart start;
@@ -90,7 +86,7 @@ absl::StatusOr<Request> PrefillCall::MakeRequest() const {
 absl::Status PrefillCall::Submit() {
   {
     base::MutexLock lock(mutex_);
-    if (cancelled_) return CallerGone();
+    if (cancelled_) return ClientGone();
   }
   ASSIGN_OR_RETURN(Request request, MakeRequest());
   if (request.ids.size() < static_cast<size_t>(parts_.engine.block_size())) {
@@ -136,7 +132,7 @@ void PrefillCall::OnCancel() {
     id = id_;
   }
   if (!id.has_value()) return;  // Submit sees it
-  parts_.engine.Cancel(*id, CallerGone());
+  parts_.engine.Cancel(*id, ClientGone());
 }
 
 // Once: the engine's end, or what kept it from beginning. The engine's thread has better to do than

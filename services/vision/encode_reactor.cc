@@ -19,8 +19,6 @@ absl::Status OfferError(absl::string_view field, absl::string_view reason,
   return base::BadField(absl::StrCat("offer.", field), reason, message);
 }
 
-absl::Status CallerGone() { return absl::CancelledError("the caller is gone"); }
-
 v1::QualityVerdict ToProto(Verdict verdict) {
   switch (verdict) {
     case Verdict::kPass:

@@ -14,8 +14,6 @@ namespace {
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int kMostUnderWay = 32;
 
-absl::Status ReaderGone() { return absl::CancelledError("the caller is gone"); }
-
 absl::Status Busy() {
   return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                                      "too many records are being read here"),
@@ -39,7 +37,7 @@ GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<
 }
 
 void GetRecordReactor::Load() {
-  if (wire_.IsCancelled()) return End(ReaderGone());
+  if (wire_.IsCancelled()) return End(CallerGone());
   absl::StatusOr<store::EmbeddingKey> key = store::EmbeddingKey::FromBytes(key_);
   if (!key.ok()) return End(base::WithField(key.status(), "key"));
   absl::StatusOr<std::optional<store::RecordPtr>> found = parts_.local.Get(*key);
@@ -56,7 +54,7 @@ void GetRecordReactor::Load() {
 }
 
 void GetRecordReactor::OnWriteDone(bool ok) {
-  if (!ok) return End(ReaderGone());
+  if (!ok) return End(CallerGone());
   if (sent_ == record_.size()) return End(absl::OkStatus());
   response_.Clear();
   WriteNext();

@@ -6,6 +6,8 @@
 
 namespace tessera::vision {
 
+absl::Status CallerGone() { return absl::CancelledError("the caller is gone"); }
+
 grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* VisionService::Encode(
     grpc::CallbackServerContext* context) {
   return new EncodeReactor(parts_, fingerprint_, *context);  // deletes itself

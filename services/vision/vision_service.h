@@ -51,6 +51,9 @@ struct VisionServiceParts {
   std::shared_ptr<rpc::CallTracker> calls = std::make_shared<rpc::CallTracker>();
 };
 
+// CANCELLED: how a call ends that its caller has left.
+absl::Status CallerGone();
+
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of
 // gRPC. Errors carry the reasons of services/vision/image and of the pipeline, and:
 //   OFFER_INVALID      the first message is no offer, or its digest has not 32 bytes

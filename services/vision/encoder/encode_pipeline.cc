@@ -83,7 +83,7 @@ absl::Duration EncodePipeline::TimeForAll() const {
   return rate_.TimeFor(static_cast<int64_t>(pending_images_) + 1, clock_.Now());
 }
 
-void EncodePipeline::CountEnded() {
+void EncodePipeline::ObserveDrain() {
   rate_.Observe(ended_, !to_prepare_.empty() || !to_encode_.empty(), clock_.Now());
 }
 
@@ -109,7 +109,7 @@ absl::Status EncodePipeline::Submit(WaiterId waiter, EncodeTask task) {
     pending_images_ += 1;
     found = jobs_.emplace(job->task.key, job).first;
     to_prepare_.push_back(job);
-    CountEnded();
+    ObserveDrain();
     prepare_ready_.Signal();
     task.done = std::move(done);
   }
@@ -123,7 +123,7 @@ void EncodePipeline::Release(Job& job) {
   job.pending = false;
   pending_images_ -= 1;
   ++ended_;
-  CountEnded();
+  ObserveDrain();
   job.task.room.reset();
   idle_.SignalAll();
 }

@@ -129,7 +129,7 @@ class EncodePipeline {
   absl::Status Admit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Until all that are pending will have been encoded, and one more.
   absl::Duration TimeForAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CountEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ObserveDrain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PipelineOptions options_;
   const PrepareSteps steps_;

@@ -71,6 +71,18 @@ class VisionServiceMetricsTest : public VisionServiceTest {
     }
     return sum;
   }
+  // Offers a picture, and sends this much of it once it is asked for.
+  std::unique_ptr<grpc::ClientReaderWriter<v1::EncodeRequest, v1::EncodeResponse>> SendPart(
+      grpc::ClientContext& context, const std::string& bytes, const std::string& part) {
+    auto stream = stub_->Encode(&context);
+    stream->Write(Offer(bytes));
+    v1::EncodeResponse response;
+    EXPECT_TRUE(stream->Read(&response) && response.has_need_bytes());
+    v1::EncodeRequest chunk;
+    chunk.set_chunk(part);
+    stream->Write(chunk);
+    return stream;
+  }
 };
 
 TEST_F(VisionServiceMetricsTest, EveryCallHasOneOutcome) {
@@ -129,13 +141,7 @@ TEST_F(VisionServiceMetricsTest, ACallerThatLeavesIsCancelled) {
   Start();
   grpc::ClientContext context;
   const std::string bytes = Bmp(3, 'a');
-  const auto stream = stub_->Encode(&context);
-  stream->Write(Offer(bytes));
-  v1::EncodeResponse response;
-  ASSERT_TRUE(stream->Read(&response) && response.has_need_bytes());
-  v1::EncodeRequest chunk;
-  chunk.set_chunk(bytes);
-  stream->Write(chunk);
+  const auto stream = SendPart(context, bytes, bytes);
   gate.AwaitArrivals(1);
   context.TryCancel();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
@@ -150,13 +156,7 @@ TEST_F(VisionServiceMetricsTest, ACallerThatLeavesAmidItsPictureIsCancelledToo) 
   Start();
   grpc::ClientContext context;
   const std::string bytes = Bmp(3, 'a');
-  const auto stream = stub_->Encode(&context);
-  stream->Write(Offer(bytes));
-  v1::EncodeResponse response;
-  ASSERT_TRUE(stream->Read(&response) && response.has_need_bytes());
-  v1::EncodeRequest chunk;
-  chunk.set_chunk(bytes.substr(1));
-  stream->Write(chunk);
+  const auto stream = SendPart(context, bytes, bytes.substr(1));
   context.TryCancel();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   Stop();

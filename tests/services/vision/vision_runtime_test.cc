@@ -54,6 +54,15 @@ class VisionRuntimeTest : public ::testing::Test {
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }
 
+  // Writes one to `dir`, and takes any picture.
+  void StartTinyModel(const std::string& dir) {
+    testing::WriteTinyModel(dir, {});
+    VisionOptions options;
+    options.model_dir = dir;
+    options.quality_gate = false;
+    Start(options);
+  }
+
   using Stream = grpc::ClientReaderWriter<v1::EncodeRequest, v1::EncodeResponse>;
 
   std::unique_ptr<Stream> Offer(grpc::ClientContext& context, const std::string& bytes) {
@@ -187,11 +196,7 @@ TEST_F(VisionRuntimeTest, AnOfferThatWaitsForTheStoreHoldsNoOtherUp) {
 
 TEST_F(VisionRuntimeTest, DrainedMeansNoNewPictures) {
   TempDir dir;
-  testing::WriteTinyModel(dir.path(), {});
-  VisionOptions options;
-  options.model_dir = dir.path();
-  options.quality_gate = false;
-  Start(options);
+  StartTinyModel(dir.path());
   const std::string known = base::ReadFile("models/shelf-vqa/inputs/plain.png").value();
   ASSERT_TRUE(Encode(known).ok());
   EXPECT_TRUE(runtime_->Drain(base::RealClock().Now() + absl::Seconds(60)));
@@ -204,11 +209,7 @@ TEST_F(VisionRuntimeTest, DrainedMeansNoNewPictures) {
 
 TEST_F(VisionRuntimeTest, DrainWaitsForThoseWhoHaveNotReadTheirRows) {
   TempDir dir;
-  testing::WriteTinyModel(dir.path(), {});
-  VisionOptions options;
-  options.model_dir = dir.path();
-  options.quality_gate = false;
-  Start(options);
+  StartTinyModel(dir.path());
   const std::string bytes = base::ReadFile("models/shelf-vqa/inputs/plain.png").value();
   const auto ready = Encode(bytes);
   ASSERT_TRUE(ready.ok()) << ready.status();
