@@ -150,21 +150,18 @@ void RedisPool::PauseAgain() {
 
 void RedisPool::Lose(const absl::Status& why, uint64_t era) {
   std::vector<std::unique_ptr<RedisConnection>> gone;  // closed without the lock
-  bool tell = false;
-  {
-    base::MutexLock lock(mutex_);
-    if (era != era_) return;
-    ++era_;
-    up_ = false;
-    why_down_ = why;
-    tell = !std::exchange(told_, true);
-    gone.swap(idle_);
-    PauseAgain();
-    gauge_.Set(0);
-    keeper_wakes_.Signal();
-    changed_.SignalAll();
-  }
-  if (!tell) return;
+  base::MutexLock lock(mutex_);
+  if (era != era_) return;
+  ++era_;
+  up_ = false;
+  why_down_ = why;
+  gone.swap(idle_);
+  PauseAgain();
+  gauge_.Set(0);
+  keeper_wakes_.Signal();
+  changed_.SignalAll();
+  if (std::exchange(told_, true)) return;
+  // Under the lock, as the other one: the lines stand in the order of the changes.
   base::Log(base::LogLevel::kWarning,
             absl::StrCat("embedding store: Redis at ", options_.address.Text(),
                          " is down, look-ups miss until it is back: ", why.message()));
@@ -180,15 +177,13 @@ void RedisPool::TryToConnect() {
   if (!addresses.ok()) return Lose(addresses.status(), era);
   auto opened = RedisConnection::Open(options_, tls_, *addresses);
   if (!opened.ok()) return Lose(opened.status(), era);
-  {
-    base::MutexLock lock(mutex_);
-    addresses_ = *std::move(addresses);
-    idle_.push_back(*std::move(opened));
-    up_ = true;
-    told_ = false;
-    gauge_.Set(1);
-    changed_.SignalAll();
-  }
+  base::MutexLock lock(mutex_);
+  addresses_ = *std::move(addresses);
+  idle_.push_back(*std::move(opened));
+  up_ = true;
+  told_ = false;
+  gauge_.Set(1);
+  changed_.SignalAll();
   base::Log(base::LogLevel::kInfo,
             absl::StrCat("embedding store: Redis at ", options_.address.Text(), " is up"));
 }
