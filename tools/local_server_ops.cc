@@ -21,12 +21,14 @@ service::Pages LocalServer::MakePages() {
                        [this] {
                          const decode::EngineProgress progress = decode_->progress();
                          return service::Progress{progress.has_work, progress.steps};
-                       }},
+                       },
+                       [this] { return decode_->health(); }},
                       {"encoder",
                        [this] {
                          const vision::PipelineStats stats = vision_->stats();
                          return service::Progress{stats.encoder_has_work, stats.batches};
-                       }}},
+                       },
+                       [this] { return vision_->health(); }}},
           .readiness = {{"device", [this] {
                            const absl::Status seen = vision_->health();
                            return seen.ok() ? decode_->health() : seen;

@@ -3,19 +3,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/metrics/names.h"
 
 namespace tessera::ops {
 
-ServerState::ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version)
+ServerState::ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version,
+                         bool has_model)
     : clock_(clock),
       start_(clock.Now()),
       lost_lines_(metrics.GetCounter(metrics::kLogLinesDropped)),
       draining_(metrics.GetGauge(metrics::kDraining)),
-      load_duration_(metrics.GetGauge(metrics::kModelLoadDuration)),
-      canary_present_(metrics.GetGauge(metrics::kCanaryPresent)),
       process_(metrics) {
+  if (has_model) {
+    load_duration_ = metrics.GetGauge(metrics::kModelLoadDuration);
+    canary_present_ = metrics.GetGauge(metrics::kCanaryPresent);
+  }
   metrics.GetGauge(metrics::kBuildInfo, {version}).Set(1);
   metrics.GetGauge(metrics::kStartTimestamp).Set(absl::ToDoubleSeconds(start_ - absl::UnixEpoch()));
 }
@@ -27,7 +31,8 @@ void ServerState::Update() {
 }
 
 void ServerState::SetCanary(bool present, absl::Status status) {
-  canary_present_.Set(present ? 1 : 0);
+  CHECK(canary_present_.has_value());
+  canary_present_->Set(present ? 1 : 0);
   canary_ = std::move(status);
   if (!canary_.ok()) {
     base::Log(base::LogLevel::kError, ReadyLine());
@@ -40,7 +45,7 @@ void ServerState::SetCanary(bool present, absl::Status status) {
 }
 
 void ServerState::SetLoaded() {
-  load_duration_.Set(absl::ToDoubleSeconds(clock_.Now() - start_));
+  if (load_duration_) load_duration_->Set(absl::ToDoubleSeconds(clock_.Now() - start_));
   loaded_.store(true, std::memory_order_release);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,14 @@ namespace tessera::ops {
 // one at a time.
 class ServerState {
  public:
-  // Loading from now on. `metrics` and `clock` outlive it.
-  ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version);
+  // Loading from now on. `has_model`: there are series of a model's load and canary. `metrics` and
+  // `clock` outlive it.
+  ServerState(metrics::Metrics& metrics, base::Clock& clock, absl::string_view version,
+              bool has_model = true);
 
   // What the check of a loaded model against its canary file came to; `present`: there is one. Not
-  // OK: this process is never ready, and says why. Without a file: a warning. REQUIRES: once at
-  // most, before SetLoaded.
+  // OK: this process is never ready, and says why. Without a file: a warning. REQUIRES: has_model;
+  // once at most, before SetLoaded.
   void SetCanary(bool present, absl::Status status);
   const absl::Status& canary() const { return canary_; }  // from SetLoaded on
   void SetLoaded();
@@ -48,7 +51,8 @@ class ServerState {
   base::Clock& clock_;
   const absl::Time start_;
   const metrics::Counter lost_lines_;
-  const metrics::Gauge draining_, load_duration_, canary_present_;
+  const metrics::Gauge draining_;
+  std::optional<metrics::Gauge> load_duration_, canary_present_;
   ProcessMetrics process_;
   absl::Status canary_;  // constant once loaded_
   std::atomic<bool> loaded_{false};

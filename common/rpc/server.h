@@ -25,6 +25,7 @@ struct ServerOptions {
   metrics::Metrics* metrics = nullptr;  // outlives the server; nullptr: calls are not counted
   // How often a client may ask over a silent connection whether it lives (channel.h).
   absl::Duration keepalive_taken = kKeepaliveTaken;
+  absl::Duration connection_idle = absl::Minutes(1);  // one without a call for so long is ended
   // TLS of the address where it is not empty (ServerTls); the in-process channel has none.
   TlsFiles tls = {};
   bool ready = true;  // what health says of readiness from the first connection on

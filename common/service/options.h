@@ -17,6 +17,7 @@ struct ProcessOptions {
   std::string grpc_address = {};  // host:port; port 0 takes a free one
   std::string ops_address = {};   // likewise, of the operations port
   std::string model_name = "tessera";
+  bool has_model = true;                              // the gateway knows but its name
   absl::Duration drain_delay = absl::ZeroDuration();  // not ready, yet new work is still taken
   absl::Duration drain_timeout = absl::Seconds(90);   // from then on, for what runs
   rpc::TraceOptions traces = {};

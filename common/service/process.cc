@@ -29,13 +29,15 @@ ops::Check OnceLoaded(const ops::ServerState& state, ops::Check check) {
 
 }  // namespace
 
-Process::Process(const ProcessOptions& options)
+Process::Process(const ProcessOptions& options, base::Clock& clock)
     : options_(options),
+      clock_(clock),
       metrics_(options.model_name),
-      state_(metrics_, base::RealClock(), base::kVersion) {}
+      state_(metrics_, clock, base::kVersion, options.has_model) {}
 
-absl::StatusOr<std::unique_ptr<Process>> Process::Create(const ProcessOptions& options) {
-  auto process = std::unique_ptr<Process>(new Process(options));
+absl::StatusOr<std::unique_ptr<Process>> Process::Create(const ProcessOptions& options,
+                                                         base::Clock& clock) {
+  auto process = std::unique_ptr<Process>(new Process(options, clock));
   ASSIGN_OR_RETURN(process->spans_,
                    rpc::SpanExporter::Create(options.traces, {base::kVersion, options.model_name},
                                              process->metrics_));
@@ -60,12 +62,20 @@ absl::StatusOr<std::unique_ptr<ops::OpsServer>> Process::Listen(Pages pages) {
   ops::Handlers handlers;
   handlers.metrics = [this, update = std::move(pages.update)] { return MetricsText(update); };
   for (Worker& worker : pages.workers) {
-    auto watchdog = std::make_shared<ops::Watchdog>(base::RealClock(), kStuckAfter);
+    auto watchdog = std::make_shared<ops::Watchdog>(clock_, kStuckAfter);
     const auto look = [watchdog, progress = std::move(worker.progress)] {
       const Progress now = progress();
       return watchdog->Look(now.has_work, now.steps);
     };
     handlers.liveness.push_back(OnceLoaded(state_, {worker.name, look}));
+    if (!worker.health) continue;
+    auto patience = std::make_shared<ops::Watchdog>(clock_, kStuckAfter);
+    const auto ask = [patience, health = std::move(worker.health)] {
+      const absl::Status now = health();
+      const bool fails = !patience->Look(!now.ok(), 0).ok();
+      return fails ? now : absl::OkStatus();
+    };
+    handlers.liveness.push_back(OnceLoaded(state_, {worker.name + "'s health", ask}));
   }
   handlers.readiness = state_.Readiness();
   for (ops::Check& check : pages.readiness) {

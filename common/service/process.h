@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/mutex.h"
 #include "common/flags/command.h"
@@ -26,10 +27,12 @@ struct Progress {
 };
 
 // A thread that takes its work step by step. Where it has work and finishes no step for 30 s it is
-// stuck, and /healthz fails.
+// stuck, and /healthz fails. So it does where what it works with, such as a device, was not healthy
+// for 30 s: then only a new process helps.
 struct Worker {
   std::string name;
   std::function<Progress()> progress;
+  std::function<absl::Status()> health = nullptr;
 };
 
 // What the operations port tells of a service. Asked only once the service is loaded, by the port's
@@ -47,7 +50,9 @@ struct Pages {
 class Process {
  public:
   // INVALID_ARGUMENT, BAD_OPTION: where spans go.
-  static absl::StatusOr<std::unique_ptr<Process>> Create(const ProcessOptions& options);
+  // `clock` outlives it.
+  static absl::StatusOr<std::unique_ptr<Process>> Create(const ProcessOptions& options,
+                                                         base::Clock& clock = base::RealClock());
 
   // The operations port, which uses this object and what `pages` uses. INVALID_ARGUMENT,
   // BAD_OPTION: its address cannot be had.
@@ -63,9 +68,10 @@ class Process {
   rpc::SpanExporter* spans() const { return spans_.get(); }  // null: none are exported
 
  private:
-  explicit Process(const ProcessOptions& options);
+  Process(const ProcessOptions& options, base::Clock& clock);
 
   const ProcessOptions options_;
+  base::Clock& clock_;
   base::Mutex metrics_mutex_;  // of who updates what metrics_ holds
   metrics::Metrics metrics_;
   ops::ServerState state_;

@@ -54,7 +54,8 @@ class Service final : public service::InnerService {
                          [this] {
                            const EngineProgress progress = runtime_->progress();
                            return service::Progress{progress.has_work, progress.steps};
-                         }}},
+                         },
+                         [this] { return runtime_->health(); }}},
             .readiness = {{"device", [this] { return runtime_->health(); }}}};
   }
   absl::Status Load(const service::Ground& ground) override {

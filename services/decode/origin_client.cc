@@ -54,17 +54,27 @@ void OriginClient::TellUnknown(const std::string& origin) {
                          "vision replica as its --origin does"));
 }
 
-absl::StatusOr<v1::VisionService::Stub*> OriginClient::Approach(const std::string& name) {
+void OriginClient::ForgetOldest() {
+  const auto oldest = std::min_element(
+      origins_.begin(), origins_.end(),
+      [](const auto& a, const auto& b) { return a.second.asked < b.second.asked; });
+  if (oldest != origins_.end()) origins_.erase(oldest);
+}
+
+absl::StatusOr<std::shared_ptr<v1::VisionService::Stub>> OriginClient::Approach(
+    const std::string& name) {
   const absl::Time now = clock_.Now();
   base::MutexLock lock(mutex_);
+  if (!origins_.contains(name) && origins_.size() >= options_.max_origins) ForgetOldest();
   Origin& origin = origins_[name];
+  origin.asked = now;
   if (origin.silent && now < origin.next_try) {
     return base::Error(absl::StatusCode::kUnavailable, "ORIGIN_SILENT",
                        absl::StrCat(name, " did not answer a moment ago"));
   }
   origin.next_try = now + options_.timeout;  // others wait for what becomes of this one
   if (origin.stub == nullptr) origin.stub = v1::VisionService::NewStub(connect_(name));
-  return origin.stub.get();
+  return origin.stub;
 }
 
 // What a look that began at `begun` tells of the origin. One that had hardly any time, or whose
@@ -77,7 +87,9 @@ void OriginClient::Judge(const std::string& name, const absl::Status& status,
   bool fell_silent = false;
   {
     base::MutexLock lock(mutex_);
-    Origin& origin = origins_[name];
+    const auto found = origins_.find(name);
+    if (found == origins_.end()) return;  // forgotten meanwhile
+    Origin& origin = found->second;
     fell_silent = late && !origin.silent;
     origin.silent = late;
     origin.next_try = clock_.Now() + options_.rest;
@@ -90,7 +102,7 @@ void OriginClient::Judge(const std::string& name, const absl::Status& status,
 absl::StatusOr<store::RecordPtr> OriginClient::Get(const std::string& origin,
                                                    const store::EmbeddingKey& key,
                                                    const ReadContext& asker) {
-  ASSIGN_OR_RETURN(v1::VisionService::Stub* const stub, Approach(origin));
+  ASSIGN_OR_RETURN(const std::shared_ptr<v1::VisionService::Stub> stub, Approach(origin));
   const absl::Time begun = clock_.Now();
   const absl::StatusOr<std::string> bytes = Read(*stub, key, asker);
   Judge(origin, bytes.status(), asker, begun);

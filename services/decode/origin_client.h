@@ -27,6 +27,9 @@ struct OriginOptions {
   absl::Duration timeout = absl::Seconds(2);  // of one record
   absl::Duration rest = absl::Seconds(1);     // for an origin that did not answer within `timeout`
   size_t max_record_bytes = 256ull << 20;     // larger ones are refused unread
+  // Replicas to which there is a channel: with "*:port" they come and go. One more takes the place
+  // of the one that was asked longest ago.
+  size_t max_origins = 64;
 };
 
 // Reads records from the vision replicas that made them. One that lets a time-out pass is left
@@ -54,12 +57,14 @@ class OriginClient {
 
  private:
   struct Origin {
-    std::unique_ptr<v1::VisionService::Stub> stub;
+    std::shared_ptr<v1::VisionService::Stub> stub;
+    absl::Time asked;                            // last
     bool silent = false;                         // the last that is known of it
     absl::Time next_try = absl::InfinitePast();  // where it is silent
   };
 
-  absl::StatusOr<v1::VisionService::Stub*> Approach(const std::string& origin);
+  absl::StatusOr<std::shared_ptr<v1::VisionService::Stub>> Approach(const std::string& origin);
+  void ForgetOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::string> Read(v1::VisionService::Stub& stub, const store::EmbeddingKey& key,
                                    const ReadContext& asker);
   void Judge(const std::string& origin, const absl::Status& status, const ReadContext& asker,

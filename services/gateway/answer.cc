@@ -36,7 +36,7 @@ absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forec
 }  // namespace
 
 void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
-  if (parts_.running != nullptr) parts_.running->Add(shared_from_this());
+  parts_.running.Add(shared_from_this());
   absl::StatusOr<ParsedRequest> parsed =
       ParseRequest(request, tenant, parts_.options, parts_.clock.WallTime());
   if (!parsed.ok()) {
@@ -384,7 +384,6 @@ void Answer::End(const absl::Status& status, const v1::GenerateResponse& respons
     ended_ = true;
     computed = pictures_.computed();
   }
-  if (parts_.running != nullptr) parts_.running->Remove(*this);
   LetGoOfRows();
   parts_.admission.Release(ticket_);
   timeline_.OnEnd(parts_.clock.Now(), status, stage_.load(), response, computed);

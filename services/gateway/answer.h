@@ -16,7 +16,7 @@
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
 #include "services/gateway/pace.h"
-#include "services/gateway/running_answers.h"
+#include "services/gateway/running_requests.h"
 #include "services/gateway/validate.h"
 #include "services/gateway/work_estimate.h"
 #include "tessera/v1/gateway.pb.h"
@@ -38,7 +38,9 @@ class AnswerSink {
 
 // One request on its way: its turn, pictures to refs, then decode, then pieces to the sink. Any
 // thread; keeps itself alive until the sink has had its end.
-class Answer final : public DecodeEvents, public std::enable_shared_from_this<Answer> {
+class Answer final : public DecodeEvents,
+                     public RunningRequest,
+                     public std::enable_shared_from_this<Answer> {
  public:
   struct Parts {
     const GatewayOptions& options;
@@ -48,8 +50,8 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
     const GatewayMetrics& metrics;
     Admission& admission;
     Pace& pace;
-    uint32_t context_tokens = 0;        // of the model; 0: not known
-    RunningAnswers* running = nullptr;  // outlives the answers; may be null
+    RunningRequests& running;
+    uint32_t context_tokens = 0;  // of the model; 0: not known
   };
   // `sink` lives until its OnEnd has returned. `arrival`: when the request came.
   Answer(const Parts& parts, rpc::RequestContext request, absl::Time arrival, AnswerSink& sink,
@@ -60,14 +62,14 @@ class Answer final : public DecodeEvents, public std::enable_shared_from_this<An
         sink_(sink),
         ticket_(parts.admission.NewTicket()),
         timeline_(parts.metrics, kind, request_, arrival) {}
+  ~Answer() override { parts_.running.Remove(*this); }
 
   // Called once.
   void Start(const v1::GenerateRequest& request, const std::string& tenant);
   // The end comes with CANCELLED, unless it came before; or, where the client has waited until its
   // deadline, with DEADLINE_EXCEEDED.
   void Cancel();
-  // The end comes with `status`, unless it came before.
-  void Abort(const absl::Status& status) { Stop(status, true); }
+  void Abort(const absl::Status& status) override { Stop(status, true); }
   // The sink takes pieces again, after it had said that it does not.
   void Resume();
   // The sink has not done so in time (SinkDeadline): the end comes with RESOURCE_EXHAUSTED,

@@ -263,7 +263,7 @@ void GatewayRuntime::Drain(absl::Duration timeout) {
   if (inflight() > 0) {
     running_.AbortAll(base::WithRetry(
         base::Error(absl::StatusCode::kUnavailable, "DRAINING",
-                    "the server ends and the answer took longer than its time; ask again"),
+                    "the server ends and this took longer than its time; ask again"),
         absl::Seconds(1)));
     admission_.Drain(clock_.Now() + kLastWords);
   }

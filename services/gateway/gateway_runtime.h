@@ -50,9 +50,9 @@ class GatewayRuntime {
   // What another front, such as HTTP, makes its answers with; all of it lives as long as the
   // runtime.
   Answer::Parts answer_parts() {
-    return Answer::Parts{options_, *resolver_, *decode_, clock_,
-                         metrics_, admission_, pace_,    model_info_.context_tokens(),
-                         &running_};
+    return {options_, *resolver_, *decode_,
+            clock_,   metrics_,   admission_,
+            pace_,    running_,   model_info_.context_tokens()};
   }
 
   // Lives as long as the runtime; "tessera.v1.GatewayService".
@@ -87,9 +87,9 @@ class GatewayRuntime {
   base::Clock& clock_;
   const GatewayMetrics metrics_;
   KnownImages known_;
+  RunningRequests running_;  // behind all that keep one alive
   Admission admission_;
   Pace pace_;
-  RunningAnswers running_;
   bool watched_ = false;  // replicas have names
   v1::GetModelInfoResponse model_info_;
   std::unique_ptr<ImageResolver> resolver_;  // before the clients, whose last calls still use it

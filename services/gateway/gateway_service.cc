@@ -206,7 +206,7 @@ grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>* GatewayService::D
       Admit(context, RequestKind::kUpload, false, 0);  // each message is looked at as it comes
   if (!call.ok()) return new RefusedUpload(call.status());
   return UploadReactor::Start({parts_.options, parts_.resolver, parts_.clock, parts_.metrics,
-                               uploads_, timers_, tracker_, ahead_},
+                               uploads_, timers_, tracker_, parts_.running, ahead_},
                               *std::move(call), context, response);
 }
 

@@ -30,8 +30,8 @@ namespace {
 constexpr char kName[] = "tessera-gateway";
 
 struct Options {
-  service::ProcessOptions process = {.grpc_address = "127.0.0.1:9000",
-                                     .ops_address = "127.0.0.1:9464"};
+  service::ProcessOptions process = {
+      .grpc_address = "127.0.0.1:9000", .ops_address = "127.0.0.1:9464", .has_model = false};
   http::FrontOptions front;
   service::PeerOptions peers;
   std::string vision_addresses = "127.0.0.1:9100";

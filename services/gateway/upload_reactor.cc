@@ -26,6 +26,7 @@ UploadReactor* UploadReactor::Start(UploadParts parts, AdmittedCall call,
   const std::shared_ptr<UploadReactor> reactor(
       new UploadReactor(std::move(parts), std::move(call), context, response));
   reactor->self_ = reactor;
+  reactor->parts_.running.Add(reactor);
   reactor->expiry_ = reactor->parts_.timers.At(
       reactor->request_.deadline, [weak = std::weak_ptr<UploadReactor>(reactor)] {
         const std::shared_ptr<UploadReactor> late = weak.lock();
@@ -55,6 +56,7 @@ void UploadReactor::OnReadDone(bool ok) {
 
 void UploadReactor::OnDone() {
   parts_.timers.Cancel(expiry_);
+  parts_.running.Remove(*this);
   const std::shared_ptr<UploadReactor> self = std::move(self_);
 }
 

@@ -16,6 +16,7 @@
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
 #include "services/gateway/image_resolver.h"
+#include "services/gateway/running_requests.h"
 #include "services/gateway/upload.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 
@@ -30,12 +31,14 @@ struct UploadParts {
   ByteBudget& budget;
   base::Timers& timers;
   rpc::CallTracker& tracker;
+  RunningRequests& running;
   std::shared_ptr<AheadPrefill> ahead;
 };
 
-// One upload. Whoever is first of the last byte, an error and the deadline ends it, and gives its
-// place back. Owns itself until OnDone; `tracker` waits for that.
+// One upload. Whoever is first of the last byte, an error, the deadline and an abort ends it, and
+// gives its place back. Owns itself until OnDone; `tracker` waits for that.
 class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>,
+                            public RunningRequest,
                             public std::enable_shared_from_this<UploadReactor> {
  public:
   // The reactor of a new call.
@@ -46,6 +49,7 @@ class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::Uplo
   void OnReadDone(bool ok) override;
   void OnCancel() override { cancelled_.store(true); }
   void OnDone() override;
+  void Abort(const absl::Status& status) override { End(status); }
 
  private:
   UploadReactor(UploadParts parts, AdmittedCall call, grpc::CallbackServerContext& context,

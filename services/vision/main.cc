@@ -53,7 +53,8 @@ class Service final : public service::InnerService {
                          [this] {
                            const PipelineStats stats = runtime_->stats();
                            return service::Progress{stats.encoder_has_work, stats.batches};
-                         }}},
+                         },
+                         [this] { return runtime_->health(); }}},
             .readiness = {{"device", [this] { return runtime_->health(); }}}};
   }
   absl::Status Load(const service::Ground& ground) override {

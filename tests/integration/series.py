@@ -62,12 +62,12 @@ STORE = {  # where they are shared by a Redis
     "tessera_embedding_cache_failed_writes_total": (COUNTER, "reason"),
 }
 OF_A_MODEL = {  # of whoever has one
+    "tessera_model_load_duration_seconds": (GAUGE, ""),
+    "tessera_canary_present": (GAUGE, ""),
     "tessera_device_memory_bytes": (GAUGE, "device kind"),
     "tessera_model_info": (GAUGE, "quantization revision digest"),
 }
 EVERYBODY = {
-    "tessera_model_load_duration_seconds": (GAUGE, ""),
-    "tessera_canary_present": (GAUGE, ""),
     "tessera_draining": (GAUGE, ""),
     "tessera_log_lines_dropped_total": (COUNTER, ""),
     "tessera_trace_spans_dropped_total": (COUNTER, ""),

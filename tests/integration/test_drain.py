@@ -45,6 +45,7 @@ class DrainTest(unittest.TestCase):
             self.assertEqual(server.terminate(), 0)
             release.set()
             self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
+            self.assertEqual(error_details(call.exception())["ErrorInfo"].reason, "DRAINING")
 
     def test_a_second_signal_ends_it_at_once(self):
         for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)):

@@ -36,9 +36,13 @@ absl::StatusOr<std::shared_ptr<ChatCall>> ChatCall::Enter(const ChatParts& parts
                                "admission");
     return place.status();
   }
-  return std::shared_ptr<ChatCall>(new ChatCall(
+  const std::shared_ptr<ChatCall> call(new ChatCall(
       parts, {std::move(request), arrival, std::move(tenant), *std::move(place)}, std::move(wake)));
+  parts.answer.running.Add(call);
+  return call;
 }
+
+ChatCall::~ChatCall() { parts_.answer.running.Remove(*this); }
 
 ChatCall::ChatCall(const ChatParts& parts, AdmittedCall call, std::function<void()> wake)
     : token_(parts.tracker),
@@ -100,6 +104,7 @@ void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string>
   absl::Status room;
   {
     base::MutexLock lock(mutex_);
+    if (end_) return;
     gone = gone_;
     if (picture.ok()) room = held_.Grow(held_.bytes() + picture->size());
   }
@@ -130,6 +135,7 @@ void ChatCall::StartAnswer() {
   bool gone = false;
   {
     base::MutexLock lock(mutex_);
+    if (end_) return;
     gone = gone_;
     if (!gone) {
       answer_ = answer;
@@ -142,15 +148,28 @@ void ChatCall::StartAnswer() {
 }
 
 void ChatCall::Refuse(const absl::Status& status) {
-  const RequestKind kind = request_.stream ? RequestKind::kChatStream : RequestKind::kChat;
-  parts_.answer.metrics.OnEnd({kind, context_, arrival_, parts_.answer.clock.Now()}, status,
-                              "admission");
+  bool stream = false;
   {
     base::MutexLock lock(mutex_);
+    if (end_ || answer_) return;
     held_.Reset();
     end_ = status;
+    stream = stream_;
   }
+  const RequestKind kind = stream ? RequestKind::kChatStream : RequestKind::kChat;
+  parts_.answer.metrics.OnEnd({kind, context_, arrival_, parts_.answer.clock.Now()}, status,
+                              "admission");
   wake_();
+}
+
+void ChatCall::Abort(const absl::Status& status) {
+  Refuse(status);
+  std::shared_ptr<Answer> answer;
+  {
+    base::MutexLock lock(mutex_);
+    answer = answer_;
+  }
+  if (answer) answer->Abort(status);
 }
 
 bool ChatCall::OnPiece(v1::TextPiece piece) {

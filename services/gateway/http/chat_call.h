@@ -33,8 +33,11 @@ struct ChatParts {
 // the connection takes it, and at Answer::SinkDeadline it is given up. Any thread. Lives on by
 // itself until its answer has ended, and holds its place among the requests under way until its
 // last word is taken or, where its client was slow or gone, until it dies.
-class ChatCall final : public AnswerSink, public std::enable_shared_from_this<ChatCall> {
+class ChatCall final : public AnswerSink,
+                       public RunningRequest,
+                       public std::enable_shared_from_this<ChatCall> {
  public:
+  ~ChatCall() override;
   // RESOURCE_EXHAUSTED or UNAVAILABLE where there is no place. `wake` is called on any thread, in
   // short: there is something to take, or GetState has changed.
   static absl::StatusOr<std::shared_ptr<ChatCall>> Enter(const ChatParts& parts,
@@ -61,6 +64,8 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   // The client has gone.
   void Gone();
   bool stream();
+  // Where there is an answer already, that is what ends.
+  void Abort(const absl::Status& status) override;
 
   bool OnPiece(v1::TextPiece piece) override;
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
@@ -71,7 +76,7 @@ class ChatCall final : public AnswerSink, public std::enable_shared_from_this<Ch
   void Fetch(size_t index, size_t bytes);
   void OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string> picture);
   void StartAnswer();
-  // An end without an answer.
+  // An end without an answer, unless there was one.
   void Refuse(const absl::Status& status);
   void GiveUp();
   void TakeEnd(Output& output) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

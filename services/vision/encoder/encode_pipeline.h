@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,7 @@ struct PipelineOptions {
   size_t max_decode_bytes = 512ull << 20;   // by estimate, of all pictures being decoded together
   double tenant_share = 1;                  // of both pending, that a tenant with a name may have
   int max_batch_images = 4;
+  absl::Duration device_retry = absl::Seconds(5);  // how often a failed device is tried
   DType record_dtype = DType::kF16;
   std::string preprocessing;   // into the records
   std::string model_revision;  // likewise
@@ -76,7 +78,9 @@ struct PipelineParts {
 };
 
 // Pictures to records: some threads decode and preprocess, one encodes batches of equal shape and
-// stores the rows. It alone uses the tower. Equal keys in flight share one encode. Any thread.
+// stores the rows. It alone uses the tower. Equal keys in flight share one encode. A device that
+// failed gets no pictures from others once they hear of it, so it is tried with a black one until
+// it works. Any thread.
 class EncodePipeline {
  public:
   using WaiterId = uint64_t;
@@ -117,7 +121,8 @@ class EncodePipeline {
   bool Lookup(const JobPtr& job);
   absl::Status DecodeAndPreprocess(const JobPtr& job);
   void EncodeLoop();
-  std::vector<JobPtr> NextBatch();
+  std::optional<std::vector<JobPtr>> NextBatch();
+  void TryDevice();
   void EncodeBatch(const std::vector<JobPtr>& batch);
   void CountBatch(size_t images);
   // Of a batch that has its answer.
@@ -155,6 +160,8 @@ class EncodePipeline {
   int64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;      // that the tower has been through
   int device_failures_ ABSL_GUARDED_BY(mutex_) = 0;  // in a row, of single pictures
   absl::Status health_ ABSL_GUARDED_BY(mutex_);      // not OK: the last of too many of them
+  absl::Time next_try_ ABSL_GUARDED_BY(mutex_);      // of a device that is not healthy
+  int last_height_ = 0, last_width_ = 0;             // of a batch; by the thread that encodes
   int finishing_ ABSL_GUARDED_BY(mutex_) = 0;        // jobs whose waiters are being called
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

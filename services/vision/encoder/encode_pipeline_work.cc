@@ -76,21 +76,32 @@ absl::Status EncodePipeline::DecodeAndPreprocess(const JobPtr& job) {
 }
 
 void EncodePipeline::EncodeLoop() {
-  while (true) {
-    const std::vector<JobPtr> batch = NextBatch();
-    if (batch.empty()) return;
-    EncodeBatch(batch);
+  while (const std::optional<std::vector<JobPtr>> batch = NextBatch()) {
+    if (batch->empty()) {
+      TryDevice();
+    } else {
+      EncodeBatch(*batch);
+    }
   }
 }
 
-// Waits for a job and takes with it those of its shape; none when the pipeline stops.
-std::vector<EncodePipeline::JobPtr> EncodePipeline::NextBatch() {
+// Waits for a job and takes with it those of its shape. An empty one when it is time to try the
+// device, none when the pipeline stops.
+std::optional<std::vector<EncodePipeline::JobPtr>> EncodePipeline::NextBatch() {
   base::MutexLock lock(mutex_);
   encoding_ = false;
-  while (to_encode_.empty() && !stop_) encode_ready_.Wait(mutex_);
-  std::vector<JobPtr> batch;
-  if (stop_) return batch;
+  while (to_encode_.empty() && !stop_) {
+    if (health_.ok()) {
+      encode_ready_.Wait(mutex_);
+    } else if (clock_.Now() < next_try_) {
+      clock_.WaitUntil(encode_ready_, mutex_, next_try_);
+    } else {
+      break;
+    }
+  }
+  if (stop_) return std::nullopt;
   encoding_ = true;
+  std::vector<JobPtr> batch;
   const size_t most = static_cast<size_t>(options_.max_batch_images);
   for (auto it = to_encode_.begin(); it != to_encode_.end() && batch.size() < most;) {
     const Prepared& first = batch.empty() ? (*it)->prepared : batch[0]->prepared;
@@ -105,12 +116,24 @@ std::vector<EncodePipeline::JobPtr> EncodePipeline::NextBatch() {
   return batch;
 }
 
-// A device that fails does not come back by itself, a picture's trouble does not come again.
+void EncodePipeline::TryDevice() {
+  const std::vector<float> black(3ull * last_height_ * last_width_);
+  const auto rows = tower_.Encode({{DType::kF32,
+                                    {3, last_height_, last_width_},
+                                    reinterpret_cast<const std::byte*>(black.data())}});
+  NoteDevice(rows.status());
+  base::MutexLock lock(mutex_);
+  batches_ += 1;
+}
+
+// A picture's trouble does not come again with the next one.
 void EncodePipeline::NoteDevice(const absl::Status& status) {
   constexpr int kMost = 3;
   base::MutexLock lock(mutex_);
+  next_try_ = clock_.Now() + options_.device_retry;
   if (status.ok()) {
     device_failures_ = 0;
+    if (!health_.ok()) base::Log(base::LogLevel::kInfo, "the device works again");
     health_ = status;
   } else if (absl::IsInternal(status) && ++device_failures_ >= kMost) {
     if (health_.ok()) {
@@ -125,6 +148,8 @@ void EncodePipeline::EncodeBatch(const std::vector<JobPtr>& batch) {
   for (const JobPtr& job : batch) {
     job->log.Mark(Stage::kQueue, clock_.Now());
     const Prepared& prepared = job->prepared;
+    last_height_ = prepared.height;
+    last_width_ = prepared.width;
     pictures.push_back({DType::kF32,
                         {3, prepared.height, prepared.width},
                         reinterpret_cast<const std::byte*>(prepared.pixel_values.data())});

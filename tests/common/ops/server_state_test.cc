@@ -11,6 +11,7 @@ namespace tessera::ops {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServerStateTest : public ::testing::Test {
  protected:
@@ -50,6 +51,15 @@ TEST_F(ServerStateTest, AFailedCanaryIsNeverReadyAndSaysWhy) {
   EXPECT_EQ(state_.Health(), absl::UnavailableError("canary: the model is blind"));
   EXPECT_EQ(state_.ReadyLine(), "never ready: canary: the model is blind");
   EXPECT_THAT(metrics_.Text(), HasSubstr("tessera_canary_present{model_name=\"m\"} 1\n"));
+}
+
+TEST_F(ServerStateTest, WithoutAModelThereAreNoSeriesOfOne) {
+  metrics::Metrics metrics("g");
+  ServerState state(metrics, clock_, "1.2.3", /*has_model=*/false);
+  state.SetLoaded();
+  EXPECT_TRUE(state.Health().ok());
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("tessera_canary_present")));
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("tessera_model_load")));
 }
 
 TEST_F(ServerStateTest, NoCanaryIsReady) {

@@ -4,6 +4,8 @@
 #include <grpcpp/support/proto_buffer_writer.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "common/base/error.h"
 #include "common/rpc/channel.h"
 #include "tessera/v1/gateway.grpc.pb.h"
@@ -65,6 +67,17 @@ TEST_F(ServerTest, HealthKnowsEveryNameAndFollowsReadiness) {
   for (const char* name : {"", "readiness", "tessera.v1.SomeService"}) {
     EXPECT_EQ(CheckHealth(channel, name).serving, 2) << name;
   }
+}
+
+TEST_F(ServerTest, AConnectionWithoutCallsIsEnded) {
+  const auto server = Server::Start(
+      {.address = "127.0.0.1:0", .connection_idle = absl::Milliseconds(200)}, {&service_}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channel = Connect("127.0.0.1:" + std::to_string((*server)->port()));
+  const auto patience = std::chrono::system_clock::now() + std::chrono::minutes(1);
+  ASSERT_TRUE(channel->WaitForConnected(patience));
+  EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, patience));
+  EXPECT_EQ(CheckHealth(channel, "liveness").serving, 1) << "a call connects again";
 }
 
 TEST_F(ServerTest, OneThatIsNotReadySaysSoFromTheFirst) {

@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/version.h"
 #include "tests/common/ops/raw_client.h"
+#include "tests/support/fake_clock.h"
 
 namespace tessera::service {
 namespace {
@@ -23,7 +24,7 @@ using ::testing::StartsWith;
 class ProcessTest : public ::testing::Test {
  protected:
   ProcessTest() {
-    process_ = *Process::Create({.grpc_address = "", .ops_address = "127.0.0.1:0"});
+    process_ = *Process::Create({.grpc_address = "", .ops_address = "127.0.0.1:0"}, clock_);
     Pages pages = {.name = "shelf",
                    .update = [this] { ++asked_; },
                    .state = [this]() -> base::Json {
@@ -32,8 +33,9 @@ class ProcessTest : public ::testing::Test {
                    .workers = {{"painter",
                                 [this] {
                                   ++asked_;
-                                  return Progress{true, 1};
-                                }}},
+                                  return Progress{true, asked_};
+                                },
+                                [this] { return device_.load() ? absl::OkStatus() : kLost; }}},
                    .readiness = {{"device", [this] {
                                     ++asked_;
                                     return absl::UnavailableError("the device is lost");
@@ -42,7 +44,10 @@ class ProcessTest : public ::testing::Test {
   }
   std::string Page(const std::string& path) { return ops::Get(ops_->port(), path); }
 
+  static inline const absl::Status kLost = absl::UnavailableError("the device is lost");
+  testing::FakeClock clock_;
   std::atomic<int> asked_{0};
+  std::atomic<bool> device_{true};
   std::unique_ptr<Process> process_;
   std::unique_ptr<ops::OpsServer> ops_;
 };
@@ -65,6 +70,26 @@ TEST_F(ProcessTest, ShowsWhatALoadedServiceTells) {
   EXPECT_EQ(asked_, 3);
   Page("/metrics");
   EXPECT_EQ(asked_, 4);
+}
+
+// It is not ready at once; a new process is asked for when it does not come back by itself.
+TEST_F(ProcessTest, ADeviceThatStaysLostEndsThePatience) {
+  process_->state().SetLoaded();
+  for (const absl::Duration lost : {absl::Seconds(29), absl::Seconds(31)}) {
+    EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
+    device_ = false;
+    EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
+    clock_.Advance(lost);
+    const std::string page = Page("/healthz");
+    if (lost < absl::Seconds(30)) {
+      EXPECT_THAT(page, EndsWith("ok\n"));
+    } else {
+      EXPECT_THAT(page, AllOf(StartsWith("HTTP/1.1 503"),
+                              HasSubstr("painter's health: the device is lost")));
+    }
+    device_ = true;
+  }
+  EXPECT_THAT(Page("/healthz"), EndsWith("ok\n"));
 }
 
 TEST_F(ProcessTest, TellsItsSeriesToAnybodyWhileThePortDoes) {

@@ -17,6 +17,7 @@
 #include "common/rpc/server.h"
 #include "common/store/memory_store.h"
 #include "tests/services/decode/engine/fake_engine.h"
+#include "tests/support/fake_clock.h"
 
 namespace tessera::decode {
 namespace {
@@ -83,6 +84,7 @@ class RecordTiersTest : public ::testing::Test {
   ChunkedReplica replica_;
   std::unique_ptr<rpc::Server> server_;
   std::string connected_;
+  testing::FakeClock clock_;
   std::unique_ptr<OriginClient> origin_;
 };
 
@@ -139,6 +141,26 @@ TEST_F(RecordTiersTest, AnOriginThatIsNotOneOfOursIsNeverCalled) {
   EXPECT_EQ(connected_, "");
   EXPECT_EQ(read({FakeKey(1), "10.1.2.3:9101"}).tier, RowTier::kOrigin);
   EXPECT_EQ(connected_, "10.1.2.3:9101 ");
+}
+
+TEST_F(RecordTiersTest, ChannelsToReplicasThatHaveGoneAreForgotten) {
+  std::vector<std::weak_ptr<grpc::Channel>> channels;
+  OriginClient origin(
+      {.addresses = {"*:9101"}, .max_origins = 2},
+      [&](const std::string&) {
+        auto channel = server_->InProcessChannel();
+        channels.push_back(channel);
+        return channel;
+      },
+      store::RecordCodec(), clock_);
+  for (const char* address : {"a:9101", "b:9101", "a:9101", "c:9101", "a:9101"}) {
+    EXPECT_TRUE(origin.Get(address, FakeKey(1)).ok()) << address;
+    clock_.Advance(absl::Seconds(1));
+  }
+  ASSERT_EQ(channels.size(), 3u);
+  EXPECT_FALSE(channels[0].expired());
+  EXPECT_TRUE(channels[1].expired()) << "asked longest ago";
+  EXPECT_FALSE(channels[2].expired());
 }
 
 // It may be a replica whose --origin and our --vision_origins differ: the operator must see that.

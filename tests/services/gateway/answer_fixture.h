@@ -60,8 +60,8 @@ class AnswerTest : public ::testing::Test {
   std::shared_ptr<Answer> AskFor(const v1::GenerateRequest& request,
                                  absl::Duration left = absl::Minutes(1)) {
     auto answer = std::make_shared<Answer>(
-        Answer::Parts{options_, resolver_, decode_, clock_, metrics_, admission_, pace_,
-                      context_tokens_, &running_},
+        Answer::Parts{options_, resolver_, decode_, clock_, metrics_, admission_, pace_, running_,
+                      context_tokens_},
         rpc::RequestContext{.request_id = {}, .trace = {}, .deadline = clock_.Now() + left},
         clock_.Now(), sink_);
     answer->Start(request, "");
@@ -72,7 +72,7 @@ class AnswerTest : public ::testing::Test {
   GatewayMetrics metrics_{all_metrics_};
   GatewayOptions options_;
   uint32_t context_tokens_ = 0;
-  RunningAnswers running_;
+  RunningRequests running_;
   testing::FakeVisionClient vision_;
   testing::FakeDecodeClient decode_;
   testing::FakeClock clock_;

@@ -138,6 +138,7 @@ class GatewayServiceTest : public ::testing::Test {
   metrics::Metrics all_metrics_{"m"};
   GatewayMetrics metrics_{all_metrics_};
   GatewayOptions options_;
+  RunningRequests running_;
   InstantVisionClient vision_;
   EchoDecodeClient decode_;
   testing::FakeClock clock_;
@@ -145,7 +146,8 @@ class GatewayServiceTest : public ::testing::Test {
   ImageResolver resolver_{vision_, known_, "f"};
   Admission admission_{{.max_requests = 2}, clock_};
   Pace pace_;
-  GatewayService service_{{options_, resolver_, decode_, clock_, metrics_, admission_, pace_}, {}};
+  GatewayService service_{
+      {options_, resolver_, decode_, clock_, metrics_, admission_, pace_, running_}, {}};
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::GatewayService::Stub> stub_;
 };
@@ -364,7 +366,8 @@ TEST_F(GatewayServiceTest, UploadsUnderWayCountAsRequests) {
 
 TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
   Admission wide({.max_requests = 64}, clock_);
-  GatewayService service({options_, resolver_, decode_, clock_, metrics_, wide, pace_}, {});
+  GatewayService service({options_, resolver_, decode_, clock_, metrics_, wide, pace_, running_},
+                         {});
   auto server = rpc::Server::Start({}, {&service}, {});
   ASSERT_TRUE(server.ok());
   const auto stub = v1::GatewayService::NewStub((*server)->InProcessChannel());

@@ -80,9 +80,10 @@ class SlowClientTest : public ::testing::Test {
   // With what the options are now.
   void Serve() {
     server_.reset();
-    service_ = std::make_unique<GatewayService>(
-        Answer::Parts{options_, resolver_, *decode_client_, clock_, metrics_, admission_, pace_},
-        v1::GetModelInfoResponse());
+    service_ =
+        std::make_unique<GatewayService>(Answer::Parts{options_, resolver_, *decode_client_, clock_,
+                                                       metrics_, admission_, pace_, running_},
+                                         v1::GetModelInfoResponse());
     server_ = *rpc::Server::Start({.address = "127.0.0.1:0"}, {service_.get()},
                                   {"tessera.v1.GatewayService"});
     grpc::ChannelArguments arguments;
@@ -136,6 +137,7 @@ class SlowClientTest : public ::testing::Test {
   metrics::Metrics all_metrics_{"m"};
   GatewayMetrics metrics_{all_metrics_};
   GatewayOptions options_;
+  RunningRequests running_;
   testing::FakeClock clock_;
   testing::FakeVisionClient vision_;
   KnownImages known_{16};

@@ -159,7 +159,7 @@ absl::Status HttpGateway::TryStart() {
   model.set_model("m");
   model.set_context_tokens(4096);
   auto started = gateway::http::HttpServer::Start(
-      http, {.answer = {options, resolver_, decode, clock, metrics_, *admission, pace_},
+      http, {.answer = {options, resolver_, decode, clock, metrics_, *admission, pace_, running},
              .model = model,
              .version = "1.2.3",
              .tenant = tenant,

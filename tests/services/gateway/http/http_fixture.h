@@ -72,6 +72,7 @@ class HttpGateway {
   std::function<void(const gateway::http::HttpDone&)> done;
   gateway::AdmissionLimits limits{.max_requests = 1000};
 
+  gateway::RunningRequests running;
   FakeClock clock;
   StubVision vision;
   StubDecode decode;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/rpc/api_keys.h"
 #include "tests/services/gateway/http/http_fixture.h"
@@ -125,6 +126,20 @@ TEST_F(RemotePicturesTest, OfAClientThatGoesGiveTheirPlaceBack) {
   Await([&] { return gateway_.server->connections() == 0; });
   host_.HangUp();
   Await([&] { return gateway_.admission->inflight() == 0; });
+}
+
+TEST_F(RemotePicturesTest, ThatComeTooLateForTheServersEndAreNotWaitedFor) {
+  gateway_.Start();
+  RawClient client(gateway_.port());
+  client.Send(AskAbout({Url("/never")}));
+  Await([&] { return host_.connections() == 1; });
+  gateway_.running.AbortAll(base::Error(absl::StatusCode::kUnavailable, "DRAINING", "it ends"));
+  const HttpReply reply = client.Read();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(ErrorIn(reply)["code"], "draining");
+  EXPECT_EQ(gateway_.admission->inflight(), 0);
+  host_.HangUp();  // the picture that did not come changes nothing
+  EXPECT_EQ(gateway_.Send(AskAbout({Url("/abc")})).status, 200);
 }
 
 TEST_F(RemotePicturesTest, OfATenantLeaveTheOthersTheirs) {

@@ -75,5 +75,25 @@ TEST_F(EncodePipelineTest, ADeviceThatFailsTimeAndAgainIsTold) {
   EXPECT_TRUE(pipeline_->stats().health.ok()) << "the first again";
 }
 
+// Nobody sends it pictures any more, so nothing else would show that it is back.
+TEST_F(EncodePipelineTest, ADeviceThatFailedIsTriedUntilItWorks) {
+  Start();
+  const auto await_batches = [this](int64_t count) {
+    while (pipeline_->stats().batches < count) std::this_thread::yield();
+  };
+  tower_.status = absl::InternalError("no device");
+  for (const char* bytes : {"a", "b", "c"}) EXPECT_FALSE(Submit(bytes).get().ok());
+  EXPECT_FALSE(pipeline_->stats().health.ok());
+  EXPECT_EQ(pipeline_->stats().batches, 3);
+  clock_.Advance(options_.device_retry);
+  await_batches(4);
+  EXPECT_FALSE(pipeline_->stats().health.ok());
+  tower_.status = absl::OkStatus();
+  clock_.Advance(options_.device_retry);
+  await_batches(5);
+  EXPECT_TRUE(pipeline_->stats().health.ok());
+  EXPECT_TRUE(Submit("a").get().ok());
+}
+
 }  // namespace
 }  // namespace tessera::vision
