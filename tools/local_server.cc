@@ -90,6 +90,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
   server->process_->TellModel(options.model_dir, server->vision_->info().fingerprint);
   server->TellCanary();
   server->process_->state().SetLoaded();
+  server->FollowHealth();
   return server;
 }
 
@@ -123,9 +124,8 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
                                  gateway::GatewayPeers::Local(vision_server_->InProcessChannel(),
                                                               decode_server_->InProcessChannel()),
                                  clock, metrics));
-  ASSIGN_OR_RETURN(
-      front_, gateway::http::Front::Start(FrontOf(options), {*gateway_, *keys_, process_->state(),
-                                                             process_->spans(), metrics}));
+  ASSIGN_OR_RETURN(front_,
+                   gateway::http::Front::Start(FrontOf(options), {*gateway_, *keys_, *process_}));
   return absl::OkStatus();
 }
 

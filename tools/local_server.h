@@ -64,6 +64,8 @@ class LocalServer {
   std::string MetricsText();
   int threads() const { return pool_->threads(); }
 
+  // As Front has it.
+  void FollowHealth() { front_->FollowHealth(); }
   // Readiness off; after `delay` new requests refused, running ones finished within `timeout`, then
   // all stops. Idempotent.
   void Drain(absl::Duration timeout, absl::Duration delay = absl::ZeroDuration());

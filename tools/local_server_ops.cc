@@ -57,7 +57,6 @@ void LocalServer::TellCanary() {
   const weights::CanaryResult& seen = vision_->canary();
   const weights::CanaryResult& read = decode_->canary();
   process_->state().SetCanary(seen.present, seen.status.ok() ? read.status : seen.status);
-  front_->SetReady(process_->state().canary().ok());
 }
 
 }  // namespace tessera::tools

@@ -26,7 +26,9 @@ using flags::Flag;
 using flags::Value;
 using flags::ValueOrEmpty;
 
-constexpr absl::Duration kReportInterval = absl::Seconds(10);
+constexpr absl::Duration kLookInterval = absl::Seconds(1);
+constexpr int64_t kLooksPerReport = 10;
+constexpr absl::Duration kReportInterval = absl::Seconds(10);  // all of these looks
 
 std::vector<Flag> CommonFlags(ServeOptions& options) {
   LocalServerOptions& server = options.server;
@@ -129,7 +131,10 @@ absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed
   PrintReport(*server, options, changed_flags, out);
 
   Counted before;
-  while (!stop.Wait(kReportInterval)) LogLoad(*server, before);
+  for (int64_t looks = 1; !stop.Wait(kLookInterval); ++looks) {
+    server->FollowHealth();
+    if (looks % kLooksPerReport == 0) LogLoad(*server, before);
+  }
   out << "draining" << std::endl;
   server->Drain(options.drain_timeout, options.drain_delay);
   out << "stopped" << std::endl;

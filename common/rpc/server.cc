@@ -60,7 +60,8 @@ void AddConnectionArguments(const ServerOptions& options, grpc::ServerBuilder& b
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              absl::ToInt64Milliseconds(options.connection_idle));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 10 * 60 * 1000);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 130 * 1000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             absl::ToInt64Milliseconds(kLongestCall + absl::Seconds(10)));
 }
 
 }  // namespace

@@ -17,6 +17,9 @@
 
 namespace tessera::rpc {
 
+// Calls that take longer may be cut when their connection comes of age.
+inline constexpr absl::Duration kLongestCall = absl::Hours(1);
+
 struct ServerOptions {
   // "host:port", port 0 takes a free one; empty: reachable by InProcessChannel only.
   std::string address;

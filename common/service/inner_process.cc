@@ -1,6 +1,5 @@
 #include "common/service/inner_process.h"
 
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <utility>
@@ -39,13 +38,6 @@ absl::StatusOr<std::unique_ptr<rpc::Server>> Serve(const InnerOptions& options,
   return server;
 }
 
-// As /readyz says.
-bool IsReady(Process& process, const std::vector<ops::Check>& checks) {
-  return process.state().canary().ok() &&
-         std::all_of(checks.begin(), checks.end(),
-                     [](const ops::Check& check) { return check.ask().ok(); });
-}
-
 }  // namespace
 
 absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
@@ -63,9 +55,8 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
                    store::StoreSet::Create(options.store, process->metrics()));
   const std::unique_ptr<InnerService> service = std::move(given);
   std::unique_ptr<rpc::Server> server;
-  Pages pages = service->MakePages();
-  const std::vector<ops::Check> readiness = pages.readiness;
-  ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops, process->Listen(std::move(pages)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops,
+                   process->Listen(service->MakePages()));
   {
     const ops::StopSignal::EndsProcess ends(stop);
     RETURN_IF_ERROR(service->Load({*process, pool, *stores}));
@@ -76,7 +67,7 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
             << "\n  operations      " << WithPort(options.process.ops_address, ops->port()) << "\n"
             << process->state().ReadyLine() << std::endl;
   for (int64_t looks = 1; !stop.Wait(kLookInterval); ++looks) {
-    server->SetReady(IsReady(*process, readiness));
+    server->SetReady(process->Health().ok());
     if (looks % kLooksPerLoad == 0) service->LogLoad(kLooksPerLoad * kLookInterval);
   }
   std::cout << "draining" << std::endl;

@@ -58,6 +58,16 @@ std::string Process::MetricsText(const std::function<void()>& update) {
   return metrics_.Text();
 }
 
+absl::Status Process::Health() const {
+  RETURN_IF_ERROR(state_.Health());
+  for (const ops::Check& check : readiness_) {
+    if (const absl::Status status = check.ask(); !status.ok()) {
+      return absl::UnavailableError(absl::StrCat(check.name, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<ops::OpsServer>> Process::Listen(Pages pages) {
   ops::Handlers handlers;
   handlers.metrics = [this, update = std::move(pages.update)] { return MetricsText(update); };
@@ -79,7 +89,8 @@ absl::StatusOr<std::unique_ptr<ops::OpsServer>> Process::Listen(Pages pages) {
   }
   handlers.readiness = state_.Readiness();
   for (ops::Check& check : pages.readiness) {
-    handlers.readiness.push_back(OnceLoaded(state_, std::move(check)));
+    readiness_.push_back(OnceLoaded(state_, std::move(check)));
+    handlers.readiness.push_back(readiness_.back());
   }
   handlers.state = {{pages.name, [this, tell = std::move(pages.state)]() -> base::Json {
                        base::Json json = state_.loaded() ? tell() : base::Json::object();

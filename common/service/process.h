@@ -57,6 +57,8 @@ class Process {
   // The operations port, which uses this object and what `pages` uses. INVALID_ARGUMENT,
   // BAD_OPTION: its address cannot be had.
   absl::StatusOr<std::unique_ptr<ops::OpsServer>> Listen(Pages pages);
+  // As /readyz has it: OK, or the first of its checks that does not hold. Any thread, after Listen.
+  absl::Status Health() const;
   // All series in Prometheus' text form; `update` as in Pages. Any thread.
   std::string MetricsText(const std::function<void()>& update);
 
@@ -75,6 +77,7 @@ class Process {
   base::Mutex metrics_mutex_;  // of who updates what metrics_ holds
   metrics::Metrics metrics_;
   ops::ServerState state_;
+  std::vector<ops::Check> readiness_;  // of the service
   std::unique_ptr<rpc::SpanExporter> spans_;
 };
 

@@ -39,7 +39,8 @@ void DecodeService::FillLoad(v1::DecodeServiceWatchLoadResponse& load) const {
   load.set_full(parts_.engine.full());
   load.set_broken(!fit_ || !parts_.engine.health().ok());
   load.set_blocks_total(static_cast<uint32_t>(stats.blocks_total));
-  load.set_blocks_free(static_cast<uint32_t>(stats.blocks_total - stats.blocks_used));
+  load.set_blocks_free(
+      static_cast<uint32_t>(stats.blocks_total - stats.blocks_used + stats.blocks_ahead));
   load.set_block_tokens(static_cast<uint32_t>(parts_.engine.block_size()));
   load.set_running(static_cast<uint32_t>(stats.running));
   load.set_waiting(static_cast<uint32_t>(stats.waiting));

@@ -148,6 +148,8 @@ bool AdmissionQueue::Release(Ticket ticket, absl::Time now) {
 }
 
 void AdmissionQueue::Report(const DecodeRoom& room, absl::Time now) {
+  if (room.number < report_number_) return;
+  report_number_ = room.number;
   reported_ = true;
   bounded_ = room.replicas > 0;
   free_tokens_ = room.free_tokens;

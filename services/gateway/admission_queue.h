@@ -28,6 +28,7 @@ struct DecodeRoom {
   int64_t free_tokens = 0;  // of their KV caches
   int64_t waiting = 0;      // requests in their queues
   uint64_t ended = 0;       // requests, since their start
+  uint64_t number = 0;      // ascending: one that comes behind a higher one says nothing
 };
 
 // Who may go to decode, and who waits. A request takes the tokens that it may need at most from
@@ -108,6 +109,7 @@ class AdmissionQueue {
   int64_t charged_ = 0;  // of free_tokens_, by requests that no report has shown yet
   bool bounded_ = false;
   bool reported_ = false;
+  uint64_t report_number_ = 0;  // of the last
   int64_t decode_waiting_ = 0;
   uint64_t turns_ = 0;
   uint64_t ended_ = 0;         // requests of ours

@@ -43,13 +43,14 @@ void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant
     End(parsed.status(), {});
     return;
   }
-  parsed_ = *std::move(parsed);
-  timeline_.OnPictures(parsed_.pictures);
-  work_ = EstimateWork(parsed_, parts_.resolver, parts_.context_tokens);
   {
     base::MutexLock lock(mutex_);
+    if (ended_) return;  // its client left meanwhile
+    parsed_ = *std::move(parsed);
+    timeline_.OnPictures(parsed_.pictures);
     pictures_.Begin(parsed_);
   }
+  work_ = EstimateWork(parsed_, parts_.resolver, parts_.context_tokens);
   asked_at_ = parts_.clock.Now();
   parts_.admission.Ask(
       ticket_, {.tenant = tenant, .tokens = work_.tokens, .deadline = request_.deadline},

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/rpc/server.h"
 
 namespace tessera::gateway {
 namespace {
@@ -37,7 +38,10 @@ absl::Status GatewayOptions::Validate() const {
     return bad("tenant_share", "must be above 0 and at most 1");
   }
   if (min_output_tokens < 1) return bad("min_output_tokens", "must be at least 1");
-  if (deadline_cap <= absl::ZeroDuration()) return bad("deadline_cap", "must be above 0");
+  if (deadline_cap <= absl::ZeroDuration() || deadline_cap > rpc::kLongestCall) {
+    return bad("deadline_cap", absl::StrCat("must be above 0 and at most ",
+                                            absl::FormatDuration(rpc::kLongestCall)));
+  }
   if (known_images == 0) return bad("known_images", "must be at least 1");
   if (sink_bytes < 1024) return bad("sink_bytes", "must be at least 1 KiB");
   if (slow_client_timeout <= absl::ZeroDuration())

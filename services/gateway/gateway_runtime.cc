@@ -191,8 +191,10 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
           resolve,
           [connect = peers.connect_decode, watched = peers.watched, &clock](
               const std::string& name) { return MakeDecode(name, connect(name), watched, clock); },
-          [&admission](const std::vector<ReplicaState>& states) {
-            admission.Report(RoomOf(states));
+          [&admission](const std::vector<ReplicaState>& states, uint64_t number) {
+            DecodeRoom room = RoomOf(states);
+            room.number = number;
+            admission.Report(room);
           }},
       clock);
   runtime->watched_ = peers.watched;

@@ -19,18 +19,17 @@ ResolvedImage WithoutVision(v1::ImageRef ref) {
 
 std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
                                              const rpc::RequestContext& request, Done done) {
-  std::string fingerprint;
+  std::optional<absl::StatusOr<v1::ImageRef>> known;
   {
     base::MutexLock lock(mutex_);
-    fingerprint = fingerprint_;
     const auto waiting = ahead_.find(Key(picture.tenant, picture.digest));
     if (waiting != ahead_.end()) {
-      waiting->second.waiters.push_back(std::move(done));
+      waiting->second.waiters.push_back({picture, request, std::move(done)});
       return nullptr;
     }
+    // At the same moment: an upload that begins makes a refusal forgotten.
+    known = known_.Find(picture.tenant, picture.digest, fingerprint_);
   }
-  std::optional<absl::StatusOr<v1::ImageRef>> known =
-      known_.Find(picture.tenant, picture.digest, fingerprint);
   // A refusal is only remembered for handles: bytes that are here can be judged again.
   if (known && (known->ok() || !picture.bytes)) {
     if (!known->ok()) {
@@ -134,7 +133,14 @@ void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedI
     const auto known = known_.Find(picture.tenant, picture.digest, fingerprint);
     if (known && known->ok()) result = WithoutVision(**known);
   }
-  for (Done& waiter : ahead.waiters) waiter(result);
+  const bool refused = absl::IsInvalidArgument(result.status());
+  for (Waiter& waiter : ahead.waiters) {
+    if (result.ok() || refused || !waiter.picture.bytes) {
+      waiter.done(result);
+    } else {
+      Encode(waiter.picture, waiter.request, std::move(waiter.done));
+    }
+  }
 }
 
 }  // namespace tessera::gateway

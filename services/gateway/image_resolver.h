@@ -40,7 +40,8 @@ class ImageResolver {
   using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
   // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
   // vision. `done` runs exactly once, perhaps before Resolve returns. The call (may be null) can be
-  // cancelled; waiting for an upload cannot, and ends with it.
+  // cancelled; waiting for an upload cannot, and ends with it. Where that fails other than by a
+  // refusal, and the picture's bytes are here, vision is asked after all.
   std::shared_ptr<Call> Resolve(const Picture& picture, const rpc::RequestContext& request,
                                 Done done);
 
@@ -62,8 +63,13 @@ class ImageResolver {
 
  private:
   using Key = std::pair<std::string, base::Sha256Digest>;
+  struct Waiter {
+    Picture picture;
+    rpc::RequestContext request;
+    Done done;
+  };
   struct Ahead {
-    std::vector<Done> waiters;
+    std::vector<Waiter> waiters;
     Done unasked;
   };
 

@@ -152,13 +152,11 @@ absl::Status Run(Options options, const std::vector<std::string>& changed) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops, process->Listen(MakePages(runtime)));
   ASSIGN_OR_RETURN(runtime, MeetPeers(options, *process, stop));
   if (runtime == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      front, http::Front::Start(options.front, {*runtime, *keys, process->state(), process->spans(),
-                                                process->metrics()}));
+  ASSIGN_OR_RETURN(front, http::Front::Start(options.front, {*runtime, *keys, *process}));
   process->state().SetLoaded();
+  front->FollowHealth();
   PrintReport(options, *front, *ops, changed);
-  while (!stop.Wait(absl::Hours(1))) {
-  }
+  while (!stop.Wait(absl::Seconds(1))) front->FollowHealth();
   std::cout << "draining" << std::endl;
   front->Drain(options.process.drain_timeout, options.process.drain_delay);
   std::cout << "stopped" << std::endl;

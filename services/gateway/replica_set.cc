@@ -196,7 +196,15 @@ void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLo
 }
 
 void ReplicaSet::TellOfChange() {
-  if (hooks_.on_change) hooks_.on_change(States());
+  if (!hooks_.on_change) return;
+  std::vector<ReplicaState> states;
+  uint64_t number = 0;
+  {
+    base::MutexLock lock(mutex_);
+    states = StatesNow();
+    number = ++told_;
+  }
+  hooks_.on_change(states, number);
 }
 
 void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status) {
@@ -339,6 +347,10 @@ void ReplicaSet::CancelWithReplica(const std::string& name, std::weak_ptr<Call> 
 
 std::vector<ReplicaState> ReplicaSet::States() {
   base::MutexLock lock(mutex_);
+  return StatesNow();
+}
+
+std::vector<ReplicaState> ReplicaSet::StatesNow() const {
   std::vector<ReplicaState> states;
   for (ReplicaView& view : Views()) {
     const Member& member = members_.find(view.name)->second;

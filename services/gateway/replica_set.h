@@ -65,9 +65,9 @@ struct ReplicaHooks {
   // Null: addresses are names already.
   NameLookup::Resolve resolve;
   std::function<std::shared_ptr<Replica>(const std::string& name)> make;
-  // All of them, whenever one has told of itself, came or went. May be null; on any thread; must
-  // not call the set.
-  std::function<void(const std::vector<ReplicaState>&)> on_change;
+  // All of them, whenever one has told of itself, came or went. May be null; on any thread, so that
+  // an older state may come behind a newer one, of a higher number.
+  std::function<void(const std::vector<ReplicaState>&, uint64_t number)> on_change;
 };
 
 // The replicas of one service: who they are, who lives, who gets the next request. Any thread.
@@ -125,6 +125,7 @@ class ReplicaSet {
   // Down from now on: what is to be cancelled, without the lock.
   static Calls TakeOut(Member& member);
   std::vector<ReplicaView> Views() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<ReplicaState> StatesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOfChange();
 
   const ReplicaSetOptions options_;
@@ -142,6 +143,7 @@ class ReplicaSet {
   int watching_ ABSL_GUARDED_BY(mutex_) = 0;  // watches whose end has not come
   absl::Time check_due_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of silence
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;  // states, to hooks_.on_change
   NameLookup lookup_;
   std::unique_ptr<base::Timers> timers_;  // before the thread, which may add replicas
   std::thread resolver_;

@@ -13,6 +13,7 @@ UploadReactor::UploadReactor(UploadParts parts, AdmittedCall call,
                              v1::UploadImageResponse& response)
     : token_(parts.tracker),
       parts_(std::move(parts)),
+      wire_(context),
       request_(std::move(call.request)),
       arrival_(call.arrival),
       place_(std::move(call.place)),
@@ -47,7 +48,7 @@ void UploadReactor::OnReadDone(bool ok) {
   }
   if (ended_.load()) return;
   if (rpc::WasBadMessage(message_.message)) return End(rpc::FromGrpc(rpc::BadMessage()));
-  if (cancelled_.load()) return End(absl::CancelledError("the upload was cancelled"));
+  if (wire_.IsCancelled()) return End(Left());  // OnCancel may come later
   absl::StatusOr<v1::UploadImageResponse> response =
       upload_.Finish(request_, parts_.resolver, parts_.ahead, parts_.clock);
   if (response.ok() && !ended_.load()) response_ = *response;

@@ -47,19 +47,21 @@ class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::Uplo
                               v1::UploadImageResponse& response);
 
   void OnReadDone(bool ok) override;
-  void OnCancel() override { cancelled_.store(true); }
+  void OnCancel() override { End(Left()); }
   void OnDone() override;
   void Abort(const absl::Status& status) override { End(status); }
 
  private:
   UploadReactor(UploadParts parts, AdmittedCall call, grpc::CallbackServerContext& context,
                 v1::UploadImageResponse& response);
+  static absl::Status Left() { return absl::CancelledError("the upload was cancelled"); }
   void ReadNext();
   void End(const absl::Status& status);
 
   const rpc::CallTracker::Token token_;  // first: goes last
   std::shared_ptr<UploadReactor> self_;  // until OnDone
   const UploadParts parts_;
+  const grpc::CallbackServerContext& wire_;
   const rpc::RequestContext request_;
   const absl::Time arrival_;
   Admission::Place place_;  // by whoever ends it
@@ -68,7 +70,6 @@ class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::Uplo
   Upload upload_;
   rpc::Bounded<v1::UploadImageRequest> message_;
   base::Timers::Id expiry_ = 0;  // by Start and OnDone
-  std::atomic<bool> cancelled_{false};
   std::atomic<bool> ended_{false};
 };
 

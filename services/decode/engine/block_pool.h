@@ -57,6 +57,8 @@ class BlockPool {
   int32_t used() const { return total() - free(); }  // idle ones included
   // Blocks that nobody but the prefix cache holds: it can give them back.
   int32_t idle() const { return idle_; }
+  // One besides the prefix cache has it.
+  bool HeldByOne(int32_t block) const { return references_[block] - cached_[block] == 1; }
   int32_t block_size() const { return block_size_; }
   int32_t references(int32_t block) const { return references_[block]; }
   // Blocks that hold `tokens`.

@@ -259,11 +259,18 @@ void EngineLoop::UpdateNextDeadline() {
 
 void EngineLoop::Publish() {
   counted_.running = scheduler_.running();
-  counted_.waiting = static_cast<int64_t>(requests_.size()) - scheduler_.running();
-  counted_.outside = 0;
+  counted_.outside = counted_.ahead = counted_.blocks_ahead = 0;
   for (const auto& [id, request] : requests_) {
-    if (request->outside() && !request->sequence.ahead()) counted_.outside += 1;
+    if (request->sequence.ahead()) {
+      counted_.ahead += 1;
+      for (const Block& block : request->sequence.blocks) {
+        counted_.blocks_ahead += pool_.HeldByOne(block.id());
+      }
+    } else if (request->outside()) {
+      counted_.outside += 1;
+    }
   }
+  counted_.waiting = static_cast<int64_t>(requests_.size()) - counted_.ahead - scheduler_.running();
   counted_.blocks_used = pool_.used() - pool_.idle();
   counted_.blocks_cached = pool_.idle();
   counted_.blocks_total = pool_.total();

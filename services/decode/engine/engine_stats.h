@@ -8,9 +8,11 @@ namespace tessera::decode {
 struct EngineStats {
   // Now.
   int64_t running = 0;        // sequences in the batch
-  int64_t waiting = 0;        // accepted, not in the batch: for room, or for rows
+  int64_t waiting = 0;        // questions, not in the batch: for room, or for rows
+  int64_t ahead = 0;          // work ahead of questions, which gives way to them
   int64_t outside = 0;        // questions that no step can compute: they wait for rows or a reader
   int64_t blocks_used = 0;    // KV blocks of requests
+  int64_t blocks_ahead = 0;   // of these, of work ahead alone
   int64_t blocks_cached = 0;  // KV blocks that only the prefix cache holds
   int64_t blocks_total = 0;
   // Since the start.

@@ -112,6 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool Parse();  // whether to go on
   bool ParseBody(const boost::system::error_code& error);
   bool AccountBody();
+  void TakeStartLine();
   void OnHead();
   bool AnswerAtHead();
   bool AnswerBeforeBody();

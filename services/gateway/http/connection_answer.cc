@@ -66,13 +66,18 @@ absl::string_view NameOf(Route route) {
 
 }  // namespace
 
-void Connection::OnHead() {
+void Connection::TakeStartLine() {
   const auto& head = parser_->get();
   Introduce();
   request_.target = std::string(head.target());
   request_.route = RouteOf(request_.target);
   request_.head_only = head.method() == beast_http::verb::head;
   request_.http10 = head.version() < 11;
+}
+
+void Connection::OnHead() {
+  const auto& head = parser_->get();
+  TakeStartLine();
   request_.keep_alive = head.keep_alive();
   if (AnswerAtHead() || AnswerBeforeBody()) return;
   if (parser_->is_done()) return StartChat();
@@ -255,6 +260,7 @@ void Connection::Introduce() {
 
 void Connection::RefuseUnreadable(const error_code& error) {
   if (error == beast_http::error::body_limit) {
+    if (state_ == State::kHead) TakeStartLine();  // a length that was announced
     return Refuse(413, "body_too_large",
                   absl::StrCat("the body has more than ", parts_.chat.limits.max_bytes,
                                " bytes (--max_message_bytes)"));

@@ -40,8 +40,9 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
   const rpc::ServerOptions grpc = {.address = options.grpc_address,
                                    .max_receive_bytes = options.max_message_bytes,
                                    .reflection = options.reflection.value_or(!parts.keys.on()),
-                                   .metrics = &parts.metrics,
-                                   .tls = options.access.tls};
+                                   .metrics = &parts.process.metrics(),
+                                   .tls = options.access.tls,
+                                   .ready = false};
   ASSIGN_OR_RETURN(front->grpc_, rpc::Server::Start(grpc, {parts.gateway.service()},
                                                     {"tessera.v1.GatewayService"}));
   if (options.http.address.empty()) return front;
@@ -50,15 +51,15 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
       .model = parts.gateway.model_info(),
       .version = base::kVersion,
       .tenant = [&keys = parts.keys](absl::string_view key) { return keys.TenantOf(key); },
-      .health = [&state = parts.state] { return state.Health(); },
-      .done = TellRefusals(parts.gateway.answer_parts().metrics, parts.spans)};
+      .health = [&process = parts.process] { return process.Health(); },
+      .done = TellRefusals(parts.gateway.answer_parts().metrics, parts.process.spans())};
   ASSIGN_OR_RETURN(front->http_,
                    HttpServer::Start(WithTls(options.http, options.access.tls), std::move(http)));
   return front;
 }
 
 void Front::Drain(absl::Duration timeout, absl::Duration delay) {
-  parts_.state.SetDraining();
+  parts_.process.state().SetDraining();
   grpc_->SetReady(false);
   absl::SleepFor(delay);  // a second SIGTERM ends the process
   const absl::Time deadline = base::RealClock().Now() + timeout;

@@ -6,12 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/metrics/metrics.h"
-#include "common/ops/server_state.h"
 #include "common/rpc/access.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/server.h"
-#include "common/rpc/span_exporter.h"
+#include "common/service/process.h"
 #include "services/gateway/gateway_runtime.h"
 #include "services/gateway/http/http_server.h"
 
@@ -33,9 +31,7 @@ struct FrontOptions {
 struct FrontParts {
   GatewayRuntime& gateway;
   rpc::ApiKeys& keys;
-  ops::ServerState& state;
-  rpc::SpanExporter* spans = nullptr;
-  metrics::Metrics& metrics;
+  service::Process& process;
 };
 
 // What clients reach of a gateway: its gRPC server and its HTTP port. One thread.
@@ -48,7 +44,9 @@ class Front {
   int grpc_port() const { return grpc_->port(); }
   int http_port() const { return http_ ? http_->port() : 0; }  // 0: none
   std::shared_ptr<grpc::Channel> InProcessChannel() { return grpc_->InProcessChannel(); }
-  void SetReady(bool ready) { grpc_->SetReady(ready); }
+  // What health says over gRPC is what the process says now; to be called once a second, and first
+  // when it is loaded: until then it is not ready.
+  void FollowHealth() { grpc_->SetReady(parts_.process.Health().ok()); }
 
   // Not ready at once. After `delay`: new requests refused, running ones finished within `timeout`,
   // then both ports close.

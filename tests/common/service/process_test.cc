@@ -72,6 +72,12 @@ TEST_F(ProcessTest, ShowsWhatALoadedServiceTells) {
   EXPECT_EQ(asked_, 4);
 }
 
+TEST_F(ProcessTest, ItsHealthIsWhatReadyzSays) {
+  EXPECT_EQ(process_->Health(), absl::UnavailableError("model: is being loaded"));
+  process_->state().SetLoaded();
+  EXPECT_EQ(process_->Health(), absl::UnavailableError("device: the device is lost"));
+}
+
 // It is not ready at once; a new process is asked for when it does not come back by itself.
 TEST_F(ProcessTest, ADeviceThatStaysLostEndsThePatience) {
   process_->state().SetLoaded();

@@ -138,11 +138,12 @@ TEST_F(DecodePrefillTest, ACancelledCallEndsItsWork) {
     v1::DecodeServicePrefillResponse response;
     status = stub_->Prefill(&context, Ahead(*record), &response);
   });
-  while (engine_->stats().waiting == 0) std::this_thread::yield();
+  while (engine_->stats().ahead == 0) std::this_thread::yield();
+  EXPECT_EQ(engine_->stats().waiting, 0) << "it keeps no question waiting";
   context.TryCancel();
   client.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  while (engine_->stats().waiting > 0) std::this_thread::yield();
+  while (engine_->stats().ahead > 0) std::this_thread::yield();
   EXPECT_EQ(engine_->stats().blocks_used, 0);
   store_.Release();
 }

@@ -56,6 +56,15 @@ TEST_F(AdmissionQueueTest, ARequestThatHasBegunIsCountedByDecodesReportInstead) 
   EXPECT_EQ(queue.tokens_free(), 500);
 }
 
+TEST_F(AdmissionQueueTest, AReportThatCameBehindANewerOneSaysNothing) {
+  AdmissionQueue queue({});
+  queue.Report({.replicas = 1, .free_tokens = 1000, .number = 2}, now_);
+  queue.Report({.replicas = 1, .free_tokens = 10, .number = 1}, now_);
+  EXPECT_EQ(queue.tokens_free(), 1000);
+  queue.Report({.replicas = 1, .free_tokens = 500, .number = 3}, now_);
+  EXPECT_EQ(queue.tokens_free(), 500);
+}
+
 TEST_F(AdmissionQueueTest, WithoutReportsTheWholeCacheIsSharedOut) {
   AdmissionQueue queue({});
   EXPECT_EQ(Ask(queue, 1, 1 << 30), Outcome::kAdmitted) << "nothing is known";

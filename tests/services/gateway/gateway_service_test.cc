@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/metrics/names.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "tests/support/fake_clock.h"
@@ -69,6 +70,7 @@ class InstantVisionClient final : public VisionClient {
  public:
   std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext&,
                                EncodeDone done) override {
+    ++asked;
     if (!picture.bytes) {
       done(base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"));
       return nullptr;
@@ -78,6 +80,7 @@ class InstantVisionClient final : public VisionClient {
     done(std::move(image));
     return nullptr;
   }
+  std::atomic<int> asked{0};
 };
 
 class GatewayServiceTest : public ::testing::Test {
@@ -295,6 +298,27 @@ TEST_F(GatewayServiceTest, AnUploadedPictureCanBeAskedAbout) {
   const grpc::Status status = stub_->Generate(&context, request, &response);
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.text(), "with a handle");
+}
+
+// What has come of it is no picture.
+TEST_F(GatewayServiceTest, AnUploadWhoseClientLeavesIsNotFinished) {
+  constexpr int kUploads = 20;
+  for (int i = 0; i < kUploads; ++i) {
+    grpc::ClientContext context;
+    v1::UploadImageResponse response;
+    const auto writer = stub_->UploadImage(&context, &response);
+    v1::UploadImageRequest chunk;
+    chunk.set_data("half of it");
+    ASSERT_TRUE(writer->Write(chunk));
+    context.TryCancel();
+    EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  admission_.Drain(absl::InfiniteFuture());
+  // Reads may end a moment before gRPC says why.
+  EXPECT_LT(vision_.asked, kUploads / 2);
+  EXPECT_EQ(
+      vision_.asked,
+      all_metrics_.GetCounter(metrics::kGatewayRequests, {"UploadImage", "OK", "false"}).value());
 }
 
 TEST_F(GatewayServiceTest, AnEmptyOrTooLargeUploadIsRefused) {

@@ -129,6 +129,22 @@ TEST_F(ImageResolverTest, AnUploadThatFailsTakesNothingAwayOfWhatWasKnown) {
   }
 }
 
+// Another's deadline, or another's share.
+TEST_F(ImageResolverTest, AQuestionThatHasTheBytesDoesNotFailWithAnUpload) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  std::vector<absl::StatusOr<ResolvedImage>> handles;
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  resolver_.Resolve(Handle("a"), request_, Into(handles));
+  vision_.calls.at(0)->Fail(absl::ResourceExhaustedError("full"));
+  ASSERT_EQ(handles.size(), 1u);
+  EXPECT_EQ(handles[0].status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(vision_.calls.size(), 2u);
+  EXPECT_TRUE(results_.empty());
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(results_[0].ok());
+}
+
 TEST_F(ImageResolverTest, APassingFailureOfAnUploadIsNotRemembered) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
   vision_.calls.at(0)->Fail(absl::UnavailableError("down"));

@@ -53,7 +53,7 @@ class ReplicaSetTest : public ::testing::Test {
         options,
         ReplicaHooks{[names = names_](const std::string& address) { return names->Of(address); },
                      [this](const std::string& name) { return Make(name); },
-                     [this](const std::vector<ReplicaState>& states) { Hear(states); }},
+                     [this](const std::vector<ReplicaState>& states, uint64_t) { Hear(states); }},
         clock_);
     AwaitAll(addresses);
     decode_ = MakeRoutedDecodeClient(*set_);

@@ -271,6 +271,22 @@ TEST_F(EngineLoopTest, WhoWaitsForRowsIsCountedThoughNothingRuns) {
   EXPECT_EQ(loop_->stats().running, 0);
 }
 
+TEST_F(EngineLoopTest, WorkAheadKeepsNoQuestionWaitingAndItsBlocksAreAsGoodAsFree) {
+  Start(SmallEngine());
+  Request ahead = TextRequest(40, 0, 3, nullptr);  // 16 + 16 + 8
+  ahead.priority = Priority::kAhead;
+  Submit(std::move(ahead));
+  ASSERT_TRUE(loop_->Step());
+  EXPECT_EQ(loop_->stats().ahead, 1);
+  EXPECT_EQ(loop_->stats().waiting, 0);
+  EXPECT_GT(loop_->stats().blocks_used, 0);
+  EXPECT_EQ(loop_->stats().blocks_ahead, loop_->stats().blocks_used);
+  while (loop_->Step()) {
+  }
+  EXPECT_EQ(loop_->stats().ahead, 0);
+  EXPECT_EQ(loop_->stats().blocks_ahead, 0);
+}
+
 TEST_F(EngineLoopTest, RowsAreAskedForUntilAllAreThereButNotForEver) {
   Start(SmallEngine());
   const std::vector<store::RecordPtr> records = {FakeRecord(1, 4), FakeRecord(2, 3)};
