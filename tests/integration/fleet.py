@@ -1,5 +1,7 @@
 """gateway, vision and decode as processes of their own, and a real Redis between the latter two."""
 
+import fcntl
+import functools
 import os
 import pathlib
 import random
@@ -15,19 +17,36 @@ import urllib.request
 from harness import MODEL
 
 WAIT = 300  # seconds for anything that must come to pass
+GROUPS, GROUP = 24, 500  # of ports, from 20000 on; C++ tests have those below (tests/support/loopback.cc)
+# A machine under sanitizers may keep Redis, or who asks it, from the processor for longer than the product waits.
+PATIENT_STORE = ("--embedding_store_timeout", "60s", "--embedding_store_connect_timeout", "60s")
 
 
 _given = set()  # to this process, which may not have taken them all by now
 
 
+@functools.cache
+def _group():
+    """A group of ports for this process, until its end; a file of it is locked meanwhile."""
+    global _lock
+    for number in range(GROUPS):
+        try:
+            _lock = open(pathlib.Path(tempfile.gettempdir()) / f"tessera-ports-{os.getuid()}-{number}", "w")
+            fcntl.flock(_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return number
+        except BlockingIOError:
+            _lock.close()
+    raise RuntimeError(f"{GROUPS} processes of tests have all ports")
+
+
 def free_port():
     """A port that nobody has now, below those that the system hands out to clients and tests.
 
-    Never one twice, and of a part of them that other processes of tests hardly share.
+    Never one twice, and none that another process of tests may be given.
     """
-    first = 20000 + os.getpid() % 24 * 500
+    first = 20000 + _group() * GROUP
     while True:
-        port = random.SystemRandom().randrange(first, first + 500)
+        port = random.SystemRandom().randrange(first, first + GROUP)
         if len(_given) < 400 and port in _given:
             continue
         with socket.socket() as probe:
@@ -89,14 +108,17 @@ class Fleet:
     """One gateway, `vision` and `decode` replicas, one Redis. A context manager.
 
     `flags` are of vision and decode, `redis_tls` is what redis-server is told of certificates: with
-    it, it speaks nothing but TLS.
+    it, it speaks nothing but TLS. `store_flags` suit a Redis that is killed, which refuses at once, but is not
+    stopped. When it is made, the gateway has seen all replicas, and they Redis.
     """
 
-    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=(), vision_flags=(), decode_flags=(), redis_tls=()):
+    def __init__(self, vision=1, decode=1, flags=(), gateway_flags=(), vision_flags=(), decode_flags=(), redis_tls=(),
+                 store_flags=PATIENT_STORE):
         self.folder = tempfile.mkdtemp(prefix="tessera-fleet-")
         self.processes = []
         try:
             self._start_redis(list(redis_tls))
+            flags = [*store_flags, *flags]
             self._start(vision, decode, [*flags, *vision_flags], list(gateway_flags), [*flags, *decode_flags])
         except BaseException:
             self.close()
@@ -127,6 +149,9 @@ class Fleet:
             "--http_address", self.http_address, *gateway_flags], model=False)
         self.address = self.gateway.address
         self.await_ready(*self.vision, *self.decode, self.gateway)
+        for service in ("vision", "decode"):  # a gateway is ready as soon as it has one of each
+            for process in getattr(self, service):
+                self.await_up(service, process)
 
     def _add(self, name, command):
         process = Process(name, command)
@@ -151,6 +176,21 @@ class Fleet:
                 return status(process, "/readyz") == 200
             wait_until(ready, f"{process.name} is ready:\n{process.text()}")
 
+    def await_up(self, service, process):
+        """Until the gateway has heard of it, and it of Redis, without which it is ready, too."""
+        wait_until(lambda: state(self.gateway)["gateway"][service][process.address]["up"], f"{process.name} is up")
+        if self.redis.process.poll() is None:
+            wait_until(lambda: has_store(process), f"{process.name} has its store")
+
+    def await_down(self, service, process):
+        wait_until(lambda: not state(self.gateway)["gateway"][service][process.address]["up"], f"{process.name} is down")
+
+    def restart(self, service, process):
+        process.kill()
+        self.await_down(service, process)
+        process.start()
+        self.await_up(service, process)
+
     def close(self):
         for process in reversed(self.processes):
             process.close()
@@ -172,6 +212,12 @@ def status(process, path):
         return error.code
     except OSError:
         return None
+
+
+def has_store(process):
+    with urllib.request.urlopen(process.ops + "/metrics", timeout=WAIT) as page:
+        return any(line.startswith("tessera_embedding_cache_up{") and line.endswith(" 1") and 'tier="store"' in line
+                   for line in page.read().decode().splitlines())
 
 
 def state(process):

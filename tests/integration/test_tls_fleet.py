@@ -17,7 +17,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from certificates import Authority, replace
 from client import PATIENCE, PICTURE, QUESTION, gateway_pb2_grpc, request
-from fleet import Fleet, state, wait_until
+from fleet import Fleet, wait_until
+from series import Scrape
+from test_services import get_page
 from tessera.v1 import types_pb2
 
 KEY = "a-key-of-the-fleet-with-enough-letters"
@@ -107,27 +109,21 @@ class TlsFleetTest(unittest.TestCase):
         except grpc.RpcError:
             return False
 
-    def restart(self, service, process):
-        process.kill()
-        wait_until(lambda: not state(self.fleet.gateway)["gateway"][service][process.address]["up"],
-                   f"{process.name} is down")
-        process.start()
-        wait_until(lambda: state(self.fleet.gateway)["gateway"][service][process.address]["up"],
-                   f"{process.name} is up")
-
     def test_the_answer_is_that_of_plain_connections(self):
         channel = self.channel(self.fleet.address, self.authority)
         first = self.ask(channel)
         self.assertEqual(first.text.strip(), ANSWER)
         self.assertEqual(first.receipt.images[0].cache, types_pb2.CACHE_TIER_COMPUTED)
-        self.restart("decode", self.fleet.decode[0])
+        wait_until(lambda: Scrape(get_page(self.fleet.vision[0], "/metrics")).sum(
+            "tessera_embedding_cache_transferred_bytes_total", direction="write") > 0, "Redis has the rows")
+        self.fleet.restart("decode", self.fleet.decode[0])
         again = self.ask(channel)
         self.assertEqual(again.text.strip(), ANSWER)
         self.assertEqual(again.receipt.images[0].cache, types_pb2.CACHE_TIER_STORE)  # over rediss://
         self.assertEqual(self.over_https(self.authority).strip(), ANSWER)
         # Vision is asked for rows over TLS where Redis is gone.
         self.fleet.redis.kill()
-        self.restart("decode", self.fleet.decode[0])
+        self.fleet.restart("decode", self.fleet.decode[0])
         origin = self.ask(channel)
         self.assertEqual(origin.text.strip(), ANSWER)
         self.assertEqual(origin.receipt.images[0].cache, types_pb2.CACHE_TIER_ORIGIN)
@@ -183,8 +179,8 @@ class TlsFleetTest(unittest.TestCase):
         self.assertEqual(set(texts), {ANSWER})
         self.assertEqual(self.over_https(new).strip(), ANSWER)
         # New connections between the services: they show and believe the new certificates.
-        self.restart("decode", self.fleet.decode[0])
-        self.restart("vision", self.fleet.vision[0])
+        self.fleet.restart("decode", self.fleet.decode[0])
+        self.fleet.restart("vision", self.fleet.vision[0])
         answer = self.ask(self.channel(self.fleet.address, new))
         self.assertEqual(answer.text.strip(), ANSWER)
 
