@@ -68,7 +68,8 @@ Fd ConnectTo(int port) {
 
 int FreeServerPort() {
   std::random_device random;
-  std::uniform_int_distribution<int> ports(10'000, 32'000);
+  // Those from 20000 on are of tests/integration/fleet.py.
+  std::uniform_int_distribution<int> ports(10'000, 19'999);
   for (int round = 0; round < 1000; ++round) {
     const int port = ports(random);
     const Fd fd = Socket();
