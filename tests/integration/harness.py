@@ -17,6 +17,8 @@ for name in [n for n in os.environ if n.startswith("TESSERA_") and n != "TESSERA
 # Every server of these tests takes free ports beside the one that it is given, whoever starts it.
 os.environ["TESSERA_OPS_ADDRESS"] = "127.0.0.1:0"
 os.environ["TESSERA_HTTP_ADDRESS"] = "127.0.0.1:0"
+# Requests end when the tests' patience does (PATIENCE), not before.
+os.environ["TESSERA_DEADLINE_CAP"] = "1h"
 
 
 def generate_stubs():
