@@ -20,12 +20,12 @@ from tessera.v1 import types_pb2
 
 class TwoOfEachTest(FleetTest):
     vision, decode = 2, 2
-    decode_flags = ("--slow_client_timeout", "5m")
+    decode_flags = ("--slow_client_timeout", "5m", "--drain_timeout", "1h")
     gateway_flags = (*FleetTest.gateway_flags, *decode_flags)
     TOKENS = 400 if SANITIZED else 2000  # of a long answer, seconds
 
     def test_a_session_stays_where_its_prefix_is_and_moves_when_that_is_lost(self):
-        first = self.ask(PICTURE, session="s").receipt
+        first = self.ask_until_kept(PICTURE, session="s").receipt
         self.assertEqual(first.replica_reason, "affinity")
         for _ in range(3):
             again = self.ask(PICTURE, session="s").receipt
@@ -59,6 +59,18 @@ class TwoOfEachTest(FleetTest):
         threading.Thread(target=read, daemon=True).start()
         return events
 
+    @contextlib.contextmanager
+    def unread_stream(self, session, tokens):
+        """The events after the first; who takes none of them leaves all but a little where it is made."""
+        asked = request("Describe the shelf.", max_tokens=tokens, logit_bias={100: 100}, top_logprobs=5)
+        asked.session = session
+        with grpc.insecure_channel(self.fleet.address, options=[("grpc.http2.lookahead_bytes", 1024),
+                                                                ("grpc.http2.bdp_probe", 0)]) as channel:
+            events = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
+                gateway_pb2.GenerateStreamRequest(request=asked))
+            next(events)
+            yield events
+
     def check_whole(self, first, events):
         seen = [first, *iter(lambda: events.get(timeout=PATIENCE), None)]
         self.assertNotIsInstance(seen[-1], grpc.RpcError, seen[-1])
@@ -68,16 +80,10 @@ class TwoOfEachTest(FleetTest):
         return seen[-1].end.receipt
 
     def test_an_answer_that_is_made_but_not_read_is_whole_though_its_replica_ends(self):
-        tokens = min(1100, self.TOKENS)
-        asked = request("Describe the shelf.", max_tokens=tokens, logit_bias={100: 100}, top_logprobs=5)
-        asked.session = "s"
+        tokens = 150 if SANITIZED else 1100
         used = self.ask(text="Hello?", session="s").receipt.replica
         draining = next(p for p in self.fleet.decode if p.address == used)
-        with grpc.insecure_channel(self.fleet.address, options=[("grpc.http2.lookahead_bytes", 1024),
-                                                                ("grpc.http2.bdp_probe", 0)]) as channel:
-            slow = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
-                gateway_pb2.GenerateStreamRequest(request=asked))
-            next(slow)  # and no more until all of it is made
+        with self.unread_stream("s", tokens) as slow:
             wait_until(lambda: state(draining)["decode"]["running"] == 0, "all tokens are made")
             draining.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "draining" in draining.text(), "it drains")
@@ -93,15 +99,17 @@ class TwoOfEachTest(FleetTest):
         draining = next(p for p in self.fleet.decode if p.address == used)
         streams = [self.long_stream("s") for _ in range(2)]
         firsts = [events.get(timeout=PATIENCE) for events in streams]
-        draining.process.send_signal(signal.SIGTERM)
         told = lambda: state(self.fleet.gateway)["gateway"]["decode"][used]
-        wait_until(lambda: told()["draining"], f"{draining.name} drains")
-        for session in ("s", "t", "u", ""):
-            receipt = self.ask(text="Hello?", session=session).receipt
-            self.assertNotEqual(receipt.replica, used)
-            if session == "s":
-                self.assertEqual(receipt.replica_reason, f"first choice {used} is draining")
-                self.assertIsNone(draining.process.poll(), "it has what it began")
+        with self.unread_stream("s", 2000) as holds:  # more than the gateway takes unread
+            draining.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: told()["draining"], f"{draining.name} drains")
+            for session in ("s", "t", "u", ""):
+                receipt = self.ask(text="Hello?", session=session).receipt
+                self.assertNotEqual(receipt.replica, used)
+                if session == "s":
+                    self.assertEqual(receipt.replica_reason, f"first choice {used} is draining")
+            self.assertIsNone(draining.process.poll(), "it has what it began")
+            self.assertEqual(list(holds)[-1].end.usage.output_tokens, 2000)
         for first, events in zip(firsts, streams):
             self.assertEqual(self.check_whole(first, events).replica, used)
         self.assertEqual(draining.process.wait(PATIENCE), 0, draining.text())
@@ -119,7 +127,7 @@ class TwoOfEachTest(FleetTest):
         (folder / "tessera_canary.safetensors").write_bytes(b"damaged")
         process.command[process.command.index("--model") + 1] = str(folder)
         self.restart(service, process)
-        self.assertIn("never ready: canary", process.text())
+        wait_until(lambda: "never ready: canary" in process.text(), f"{process.name} knows why it is not ready")
         wait_until(lambda: state(self.fleet.gateway)["gateway"][service][process.address]["broken"],
                    f"{process.name} says that it is broken")
 
@@ -139,8 +147,8 @@ class TwoOfEachTest(FleetTest):
                 self.assertEqual(answer.receipt.replica_reason, f"first choice {decode.address} is broken")
                 self.assertEqual(answer.receipt.images[0].replica_reason, f"first choice {vision.address} is broken")
         for process in (decode, vision):
-            self.assertEqual(status(process, "/readyz"), 503)
-            self.assertEqual(status(process, "/healthz"), 200)
+            wait_until(lambda: status(process, "/readyz") == 503, f"{process.name} is not ready")
+            wait_until(lambda: status(process, "/healthz") == 200, f"{process.name} is alive")
 
 
 class SilenceTest(FleetTest):
