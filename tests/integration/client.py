@@ -19,6 +19,8 @@ OTHER = (MODEL / "demo" / "shelf3.jpg").read_bytes()
 QUESTION = "What is the price on row 2?"
 # Of one call, in seconds: far more than any call takes, however slow the machine is.
 PATIENCE = 300
+# Of a channel: a long answer with log probabilities that is not read is not made to its end either.
+UNREAD = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0)]
 
 
 def request(text, *pictures, handle=None, **options):

@@ -11,7 +11,7 @@ import unittest
 
 import grpc
 
-from client import OTHER, PATIENCE, PICTURE, QUESTION, gateway_pb2, gateway_pb2_grpc, request
+from client import OTHER, PATIENCE, PICTURE, QUESTION, UNREAD, gateway_pb2, gateway_pb2_grpc, request
 from fleet import state, status, wait_until
 from harness import MODEL, SANITIZED
 from test_services import ANSWER, FleetTest, redis_says
@@ -64,8 +64,7 @@ class TwoOfEachTest(FleetTest):
         """The events after the first; who takes none of them leaves all but a little where it is made."""
         asked = request("Describe the shelf.", max_tokens=tokens, logit_bias={100: 100}, top_logprobs=5)
         asked.session = session
-        with grpc.insecure_channel(self.fleet.address, options=[("grpc.http2.lookahead_bytes", 1024),
-                                                                ("grpc.http2.bdp_probe", 0)]) as channel:
+        with grpc.insecure_channel(self.fleet.address, options=UNREAD) as channel:
             events = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
                 gateway_pb2.GenerateStreamRequest(request=asked))
             next(events)

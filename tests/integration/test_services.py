@@ -11,8 +11,8 @@ import urllib.request
 
 import grpc
 
-from client import (OTHER, PATIENCE, PICTURE, QUESTION, data_url, error_details, gateway_pb2, gateway_pb2_grpc, post_chat,
-                    request)
+from client import (OTHER, PATIENCE, PICTURE, QUESTION, UNREAD, data_url, error_details, gateway_pb2, gateway_pb2_grpc,
+                    post_chat, request)
 from harness import MODEL
 from fleet import Fleet, wait_until
 from tessera.v1 import types_pb2
@@ -226,8 +226,7 @@ class OneOfEachTest(FleetTest):
 
     def test_a_second_signal_ends_a_process_at_once(self):
         asked = request("Describe the shelf.", max_tokens=2000, logit_bias={100: 100}, top_logprobs=5)
-        with grpc.insecure_channel(self.fleet.address, options=[("grpc.http2.lookahead_bytes", 1024),
-                                                                ("grpc.http2.bdp_probe", 0)]) as channel:
+        with grpc.insecure_channel(self.fleet.address, options=UNREAD) as channel:
             unread = gateway_pb2_grpc.GatewayServiceStub(channel).GenerateStream(
                 gateway_pb2.GenerateStreamRequest(request=asked))
             next(unread)  # and no more: the answer waits for its reader
