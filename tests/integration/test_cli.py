@@ -263,16 +263,18 @@ class AskTest(unittest.TestCase):
         self.assertEqual((code, out.strip()), (0, "37"))
 
     def test_stages_cover_the_wall_time(self):
+        # A stage that is not told is missing from each; a busy machine's pauses are not.
         shares = []
-        for picture in sorted((MODEL / "eval" / "pictures").glob("*.jpg"))[:5]:
+        for picture in sorted((MODEL / "eval" / "pictures").glob("*.jpg")):
             code, out, err = self.ask("--image", picture, "--json", "Describe the shelf.")
             self.assertEqual(code, 0, err)
             r = json.loads(out)["receipt"]
             covered = sum(r[f"{n}_seconds"] for n in ("queue", "fetch", "image_decode",
                           "preprocess", "encode", "store", "prefill", "generation"))
             shares.append(covered / r["total_seconds"])
-        # A stage that is not told is missing from each; a busy machine's pauses are not.
-        self.assertGreaterEqual(max(shares), 0.95, shares)
+            if shares[-1] >= 0.95:
+                return
+        self.fail(shares)
 
 
 class InspectTest(unittest.TestCase):

@@ -28,7 +28,7 @@ class AnswerTest(Base):
         events = list(self.stub.GenerateStream(gateway_pb2.GenerateStreamRequest(request=question)))
         self.assertEqual("".join(e.text for e in events), unary.text)
         self.assertEqual([e.HasField("end") for e in events], [False] * (len(events) - 1) + [True])
-        self.assertGreater(len(events), 2)  # how many pieces are joined is luck
+        self.assertGreaterEqual(len(events), 2)  # the text and its end: how many pieces are joined is luck
 
     def test_eight_at_once_get_what_they_get_alone(self):
         questions = [request(f"What is in row {1 + i % 3}, column {1 + i // 3}?", PICTURE)

@@ -85,7 +85,8 @@ class OpenAiTest(HttpBase):
         self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
         self.assertTrue(all(c.usage is None for c in chunks[:-1]))
         self.assertEqual(len({c.id for c in chunks}), 1)
-        self.assertGreater(len(chunks), 4)  # how many pieces are joined is luck
+        # The role, the text, its end, the usage: how many pieces of the text are joined is luck.
+        self.assertGreaterEqual(len(chunks), 4)
 
     def test_the_helper_for_streams_puts_the_answer_together(self):
         with self.client.chat.completions.stream(

@@ -64,12 +64,13 @@ def servers(spans, method=""):
 
 def lines(text, request_id=None):
     """The log's lines in a process's output, of one request; everything that looks like one must be JSON."""
-    found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    whole = text[:text.rfind("\n") + 1]  # the last may be half written
+    found = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
     return [line for line in found if request_id is None or line.get("request_id") == request_id]
 
 
-def metadata(request_id, sampled="01"):
-    return [("x-request-id", request_id), ("traceparent", f"00-{TRACE}-{CALLER}-{sampled}")]
+def metadata(request_id, sampled="01", trace=TRACE):
+    return [("x-request-id", request_id), ("traceparent", f"00-{trace}-{CALLER}-{sampled}")]
 
 
 class FleetTracesTest(unittest.TestCase):
@@ -246,8 +247,11 @@ class OneProcessTracesTest(unittest.TestCase):
         self.addCleanup(collector.close)
         with Server("--otlp_endpoint", collector.address) as server, \
                 grpc.insecure_channel(server.address) as channel:
-            gateway_pb2_grpc.GatewayServiceStub(channel).Generate(
-                request(QUESTION, PICTURE), timeout=PATIENCE, metadata=metadata("serve"))
+            stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+            earlier = "5" * 32  # then it is connected: at its end it does not wait for that
+            stub.Generate(request(QUESTION, OTHER), timeout=PATIENCE, metadata=metadata("earlier", trace=earlier))
+            wait_until(lambda: set(collector.of(earlier)) == NAMES, "the earlier trace")
+            stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE, metadata=metadata("serve"))
             server.process.terminate()
             self.assertEqual(server.process.wait(PATIENCE), 0)
             found = [line for line in lines(server.text(), "serve")]
