@@ -183,7 +183,8 @@ class Fleet:
             wait_until(lambda: has_store(process), f"{process.name} has its store")
 
     def await_down(self, service, process):
-        wait_until(lambda: not state(self.gateway)["gateway"][service][process.address]["up"], f"{process.name} is down")
+        wait_until(lambda: not state(self.gateway)["gateway"][service][process.address]["up"],
+                   f"{process.name} is down")
 
     def restart(self, service, process):
         process.kill()
