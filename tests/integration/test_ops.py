@@ -45,7 +45,7 @@ def until(what, condition):
 
 def endless(*pictures, **options):
     """An answer that goes on for long: one token that is always the likeliest."""
-    return request("Describe the shelf.", *pictures, max_tokens=1500, logit_bias={100: 100}, **options)
+    return request("Describe the shelf.", *pictures, max_tokens=1700, logit_bias={100: 100}, **options)
 
 
 class LogTest(Base):
