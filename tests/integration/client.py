@@ -54,7 +54,10 @@ def post_chat(address, body, key=None):
 def error_details(error):
     """What an error of a call carries, by the names of the messages."""
     found = {}
-    status = rpc_status.from_call(error)
+    try:
+        status = rpc_status.from_call(error)
+    except ValueError:  # the client ended the call by its own clock while the server's word came
+        return found
     for any_message in status.details if status else ():
         for kind in (error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo,
                      error_details_pb2.BadRequest, error_details_pb2.ResourceInfo):
