@@ -127,7 +127,7 @@ absl::Status EncodeReactor::TakeOffer() {
 
 void EncodeReactor::Lookup(absl::Time asked) {
   Mark(Stage::kQueue, asked);
-  if (cancelled_) return Fail(CallerGone());
+  if (wire_.IsCancelled()) return Fail(CallerGone());  // OnCancel may come later
   const absl::Time start = parts_.clock.Now();
   const store::FoundRecord found = Find();
   Mark(Stage::kFetch, start);
