@@ -42,9 +42,7 @@ PrefillCall* PrefillCall::Start(const GenerateParts& parts, grpc::CallbackServer
                                 const v1::DecodeServicePrefillRequest& request,
                                 v1::DecodeServicePrefillResponse& response) {
   const absl::Time now = parts.clock.Now();
-  std::shared_ptr<PrefillCall> call(new PrefillCall(
-      parts, now, rpc::AcceptRequest(context, now, parts.deadline_cap, parts.spans != nullptr),
-      request, response));
+  std::shared_ptr<PrefillCall> call(new PrefillCall(parts, now, context, request, response));
   call->self_ = call;
   auto task = [call] {
     if (const absl::Status status = call->Submit(); !status.ok()) call->Conclude(status);
@@ -84,10 +82,7 @@ absl::StatusOr<Request> PrefillCall::MakeRequest() const {
 }
 
 absl::Status PrefillCall::Submit() {
-  {
-    base::MutexLock lock(mutex_);
-    if (cancelled_) return ClientGone();
-  }
+  if (wire_.IsCancelled()) return ClientGone();  // OnCancel may come later
   ASSIGN_OR_RETURN(Request request, MakeRequest());
   if (request.ids.size() < static_cast<size_t>(parts_.engine.block_size())) {
     Conclude(absl::OkStatus());  // nothing of it could be kept

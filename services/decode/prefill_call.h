@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -44,12 +43,13 @@ class PrefillCall final : public grpc::ServerUnaryReactor,
   void Deliver() override;
 
  private:
-  PrefillCall(const GenerateParts& parts, absl::Time arrival, rpc::RequestContext context,
+  PrefillCall(const GenerateParts& parts, absl::Time arrival, grpc::CallbackServerContext& context,
               const v1::DecodeServicePrefillRequest& request,
               v1::DecodeServicePrefillResponse& response)
       : parts_(parts),
         arrival_(arrival),
-        context_(std::move(context)),
+        wire_(context),
+        context_(rpc::AcceptRequest(context, arrival, parts.deadline_cap, parts.spans != nullptr)),
         request_(request),
         response_(response) {}
 
@@ -60,6 +60,7 @@ class PrefillCall final : public grpc::ServerUnaryReactor,
 
   const GenerateParts parts_;
   const absl::Time arrival_;
+  const grpc::CallbackServerContext& wire_;  // lives until OnDone
   const rpc::RequestContext context_;
   const v1::DecodeServicePrefillRequest& request_;
   v1::DecodeServicePrefillResponse& response_;

@@ -73,13 +73,18 @@ class DecodeServiceTest : public ::testing::Test {
     prompts_.emplace(*PromptBuilder::Create(*tokenizer_, &*template_, options));
   }
 
-  ~DecodeServiceTest() override {
+  ~DecodeServiceTest() override { Stop(absl::ZeroDuration()); }
+
+  // Start may follow. `grace`: of the calls that are there.
+  void Stop(absl::Duration grace = absl::InfiniteDuration()) {
     stub_.reset();
     channel_.reset();
-    if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
+    if (server_ != nullptr) server_->Shutdown(grace);
     store_.Release();
     prompt_threads_.reset();
     engine_.reset();
+    server_.reset();
+    service_.reset();
   }
 
   void Start(const ServiceSetup& setup = {}) {

@@ -48,6 +48,14 @@ class DecodePrefillTest : public DecodeServiceTest {
     *start.add_images() = RefOf(record);
     return start;
   }
+
+  // What was sent before has come.
+  void GoThereAndBack() {
+    grpc::ClientContext context;
+    v1::DecodeServiceGetInfoResponse info;
+    EXPECT_TRUE(stub_->GetInfo(&context, {}, &info).ok());
+  }
+  int UnreadOfTheCancelled();
 };
 
 TEST_F(DecodePrefillTest, TheFirstQuestionFindsItsPictureRead) {
@@ -148,10 +156,11 @@ TEST_F(DecodePrefillTest, ACancelledCallEndsItsWork) {
   store_.Release();
 }
 
-TEST_F(DecodePrefillTest, ACallThatIsCancelledWhileItQueuesIsNotRead) {
+// How many of 20 calls that are cancelled while they queue are not read.
+int DecodePrefillTest::UnreadOfTheCancelled() {
   Start();
   std::promise<void> gate;
-  ASSERT_TRUE(prompt_threads_->TryPush([opened = gate.get_future().share()] { opened.wait(); }));
+  EXPECT_TRUE(prompt_threads_->TryPush([opened = gate.get_future().share()] { opened.wait(); }));
   ::testing::internal::CaptureStderr();
   const v1::DecodeServicePrefillRequest without_pictures;  // which would be said if it were read
   struct Ahead {
@@ -164,23 +173,26 @@ TEST_F(DecodePrefillTest, ACallThatIsCancelledWhileItQueuesIsNotRead) {
     stub_->async()->Prefill(&call.context, &without_pictures, &call.response,
                             [&call](const grpc::Status&) { call.ended.set_value(); });
   }
-  grpc::ClientContext info_context, last_context;
-  v1::DecodeServiceGetInfoResponse info;
-  ASSERT_TRUE(stub_->GetInfo(&info_context, {}, &info).ok());
-  const auto last = stub_->Generate(&last_context);
+  GoThereAndBack();
   for (Ahead& call : calls) call.context.TryCancel();
   for (Ahead& call : calls) call.ended.get_future().wait();
-  last_context.TryCancel();
-  last->Finish();
-  EXPECT_TRUE(service_->AwaitCalls(absl::InfiniteFuture()));  // behind the others
+  GoThereAndBack();  // behind the others
   gate.set_value();
-  server_->Shutdown(absl::InfiniteDuration());  // a line comes behind its answer
+  Stop();  // a line comes behind its answer
   const std::string log = ::testing::internal::GetCapturedStderr();
   int unread = 0;
   for (auto& [id, line] : testing::LinesById(log)) {
     unread += line["method"] == "Prefill" && line["reason"] == "CLIENT_GONE";
   }
-  EXPECT_GT(unread, 0) << log;
+  return unread;
+}
+
+TEST_F(DecodePrefillTest, ACallThatIsCancelledWhileItQueuesIsNotRead) {
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  int unread = 0;
+  // A slow machine may read them all before it hears that they are cancelled.
+  while (unread == 0 && absl::Now() < end) unread = UnreadOfTheCancelled();
+  EXPECT_GT(unread, 0);
 }
 
 TEST_F(DecodePrefillTest, ItsEndIsOneLineOfTheLogWithTheCallersName) {
