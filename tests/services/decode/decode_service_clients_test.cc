@@ -41,6 +41,7 @@ TEST_F(DecodeServiceTest, AClientThatDoesNotReadIsPausedAndGetsTheWholeAnswerInT
   grpc::ClientContext context;
   auto slow = stub_->Generate(&context);
   Send(*slow, start);
+  while (engine_->stats().running + engine_->stats().waiting == 0) std::this_thread::yield();
   // Comes later, is in each step with the slow one, and ends before it.
   EXPECT_TRUE(Ask(TextStart("Tell me more.", 200)).status.ok());
   EXPECT_EQ(engine_->stats().finished_length, 2);
