@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,7 +70,9 @@ class RecordTiersTest : public ::testing::Test {
       : replica_(std::move(bytes)) {
     server_ = *rpc::Server::Start({}, {&replica_}, {});
     origin_ = std::make_unique<OriginClient>(
-        OriginOptions{.addresses = {"vision-0:9100", "*:9101"}, .max_record_bytes = 10'000},
+        OriginOptions{.addresses = {"vision-0:9100", "*:9101"},
+                      .timeout = absl::Minutes(5),
+                      .max_record_bytes = 10'000},
         [this](const std::string& address) {
           connected_ += address + " ";
           return server_->InProcessChannel();
@@ -146,7 +149,7 @@ TEST_F(RecordTiersTest, AnOriginThatIsNotOneOfOursIsNeverCalled) {
 TEST_F(RecordTiersTest, ChannelsToReplicasThatHaveGoneAreForgotten) {
   std::vector<std::weak_ptr<grpc::Channel>> channels;
   OriginClient origin(
-      {.addresses = {"*:9101"}, .max_origins = 2},
+      {.addresses = {"*:9101"}, .timeout = absl::Minutes(5), .max_origins = 2},
       [&](const std::string&) {
         auto channel = server_->InProcessChannel();
         channels.push_back(channel);
@@ -202,8 +205,12 @@ TEST(LargeOriginTest, TheRowsOfALargePictureComeOverTheWire) {
   const std::string address = absl::StrCat("127.0.0.1:", server->port());
   OriginClient origin(
       {.addresses = {address}, .timeout = absl::Minutes(5)},
-      [](const std::string& name) { return rpc::Connect(name); }, store::RecordCodec(),
-      base::RealClock());
+      [](const std::string& name) {
+        auto channel = rpc::Connect(name);
+        channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(5));
+        return channel;
+      },
+      store::RecordCodec(), base::RealClock());
   const auto read = origin.Get(address, FakeKey(1));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ((*read)->rows, 2880);
