@@ -214,12 +214,15 @@ TEST_F(RedisFaultsTest, AProxyThatDoesEverythingWrongNeverMakesARecordWrong) {
   options.operation_timeout = absl::Milliseconds(300);  // a lost half of a reply ends so
   options.connect_timeout = absl::Milliseconds(300);
   options.max_backoff = absl::Milliseconds(4);
-  const auto store = OpenUp(options, metrics_);
   std::vector<RecordPtr> records;
   for (int i = 0; i < kKeys; ++i) records.push_back(NumberedRecord(i, 8, 128));
-  for (const RecordPtr& record : records) {
-    ASSERT_TRUE(store->Put(record, absl::ZeroDuration()).ok());
+  {
+    const auto writer = OpenUp(PatientOptions(server.Url()), metrics_);
+    for (const RecordPtr& record : records) {
+      ASSERT_TRUE(writer->Put(record, absl::ZeroDuration()).ok());
+    }
   }
+  const auto store = OpenUp(options, metrics_);
   proxy.Set({.cut = 0.01, .truncate = 0.01, .flip = 0.03, .reorder = 0.002, .delay = 0.02});
   std::atomic<int> hits = 0;
   std::atomic<int> wrong = 0;

@@ -70,9 +70,11 @@ TEST(RedisRestartTest, KillsUnderEightWritersAreMissesAndItComesBackByItself) {
   ASSERT_TRUE(store->WaitUntilUp(kLong));
   Clients clients(*store);
   for (int kill = 0; kill < kKills && !::testing::Test::HasFailure(); ++kill) {
+    ASSERT_TRUE(store->WaitUntilUp(kLong)) << "up, kill " << kill;
     const int hits = clients.hits;
     EXPECT_TRUE(Await([&] { return clients.hits > hits; })) << "up, kill " << kill;
     server.Kill();
+    EXPECT_TRUE(Await([&] { return !store->up(); })) << "down " << kill;
     const int misses = clients.misses;
     EXPECT_TRUE(Await([&] { return clients.misses >= misses + kThreads; })) << "down " << kill;
     server.Start();
