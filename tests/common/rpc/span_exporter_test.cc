@@ -114,6 +114,7 @@ class SpanExporterTest : public ::testing::Test {
     options_.backoff = absl::Milliseconds(1);
     options_.timeout = kPatience;
     options_.flush = kPatience;
+    options_.tries = 1'000'000;
   }
   std::unique_ptr<SpanExporter> Make() {
     return *SpanExporter::Create(options_, {"1.0", "shelf"}, metrics_);
@@ -206,7 +207,6 @@ TEST_F(SpanExporterTest, AFullQueueDropsAndCountsAndNobodyWaits) {
 
 TEST_F(SpanExporterTest, ACollectorThatIsBusyIsAskedAgain) {
   collector_.Answer({grpc::StatusCode::UNAVAILABLE, "busy"});
-  options_.tries = 1'000'000;
   const auto exporter = Make();
   exporter->Export(SpanOf("x"));
   collector_.AwaitCalls(3);

@@ -34,9 +34,10 @@ class PeerService final : public v1::GatewayService::CallbackService {
   }
 };
 
-// What the server said, or the status that there is instead.
-std::string Ask(const std::shared_ptr<grpc::Channel>& channel) {
+// What the server said, or the status that there is instead. `patient`: connects until it has.
+std::string Ask(const std::shared_ptr<grpc::Channel>& channel, bool patient = false) {
   grpc::ClientContext context;
+  context.set_wait_for_ready(patient);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
   v1::GetModelInfoResponse response;
   const grpc::Status status =
@@ -44,6 +45,9 @@ std::string Ask(const std::shared_ptr<grpc::Channel>& channel) {
   if (status.ok()) return response.model();
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
 }
+
+// Of one that is to answer.
+std::string Patiently(const std::shared_ptr<grpc::Channel>& channel) { return Ask(channel, true); }
 
 class TlsTest : public ::testing::Test {
  protected:
@@ -88,8 +92,8 @@ Certificates* TlsTest::theirs_ = nullptr;
 
 TEST_F(TlsTest, AClientOfTheAuthorityIsAnswered) {
   const auto server = Serve(Of(*ours_, "server"));
-  EXPECT_EQ(Ask(Client(*server, Believing(*ours_))), "unknown");
-  EXPECT_EQ(Ask((*server).InProcessChannel()), "unknown");
+  EXPECT_EQ(Patiently(Client(*server, Believing(*ours_))), "unknown");
+  EXPECT_EQ(Patiently(server->InProcessChannel()), "unknown");
 }
 
 TEST_F(TlsTest, AServerThatIsNotBelievedIsNotAsked) {
@@ -105,7 +109,7 @@ TEST_F(TlsTest, TheNameOfTheServerIsChecked) {
   TlsFiles files = Believing(*ours_);
   EXPECT_EQ(Ask(Client(*server, files)), "UNAVAILABLE");
   files.server_name = "vision.test";
-  EXPECT_EQ(Ask(Client(*server, files)), "unknown");
+  EXPECT_EQ(Patiently(Client(*server, files)), "unknown");
   files.server_name = "decode.test";
   EXPECT_EQ(Ask(Client(*server, files)), "UNAVAILABLE");
 }
@@ -118,7 +122,7 @@ TEST_F(TlsTest, WithAnAuthorityForClientsOnlyTheirsAreAnswered) {
     files.ca = ours_->ca();
     return files;
   };
-  EXPECT_EQ(Ask(Client(*server, with(Of(*ours_, "client")))), "known");
+  EXPECT_EQ(Patiently(Client(*server, with(Of(*ours_, "client")))), "known");
   EXPECT_EQ(Ask(Client(*server, Believing(*ours_))), "UNAVAILABLE");
   EXPECT_EQ(Ask(Client(*server, with(Of(*theirs_, "client")))), "UNAVAILABLE");
   EXPECT_EQ(Ask(Client(*server, with(Of(*ours_, "expired")))), "UNAVAILABLE");
@@ -148,14 +152,14 @@ TEST_F(TlsTest, NewFilesServeNewConnectionsWhileOldOnesGoOn) {
   CopyOver(ours_->key("server"), served.key);
   const auto server = Serve(served);
   const auto old = Client(*server, Believing(*ours_));
-  ASSERT_EQ(Ask(old), "unknown");
+  ASSERT_EQ(Patiently(old), "unknown");
   std::atomic<bool> stop{false};
   std::atomic<int> failed{0};
   std::thread caller([&] {
     while (!stop) failed += Ask(old) != "unknown";
   });
   CopyOver(theirs_->cert("server"), served.cert);
-  EXPECT_EQ(Ask(Client(*server, Believing(*ours_))), "unknown");
+  EXPECT_EQ(Patiently(Client(*server, Believing(*ours_))), "unknown");
   CopyOver(theirs_->key("server"), served.key);
   const absl::Time deadline = absl::Now() + absl::Seconds(240);
   std::string answer;
