@@ -133,10 +133,12 @@ std::string Question(absl::string_view text, absl::string_view more) {
 }
 
 void Await(const std::function<bool()>& condition) {
-  for (int i = 0; i < kPatienceMillis && !condition(); ++i) {
+  bool holds = condition();
+  for (int i = 0; i < kPatienceMillis && !holds; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    holds = condition();
   }
-  EXPECT_TRUE(condition()) << "waited in vain";
+  EXPECT_TRUE(holds) << "waited in vain";
 }
 
 HttpGateway::HttpGateway() {
