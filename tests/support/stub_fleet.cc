@@ -195,6 +195,7 @@ StubFleet::StubFleet()
   options.model_name.assign(1, 'm');  // GCC 12 sees an overlap in ="m"
   options.handle_key = std::string(32, 'k');
   options.peer_timeout = absl::Minutes(5);
+  options.max_requests = 1 << 20;
   gateway::ReplicaSetOptions vision, decode;
   vision.addresses = {absl::StrCat("127.0.0.1:", vision_server_->port())};
   decode.addresses = {absl::StrCat("127.0.0.1:", decode_server_->port())};

@@ -28,6 +28,7 @@ constexpr int kCalls = 10'000;  // of all clients
 // One call, over when `ended` has its status.
 class OneCall {
  public:
+  OneCall() { context_.set_wait_for_ready(true); }
   virtual ~OneCall() = default;
   void Cancel() { context_.TryCancel(); }
 

@@ -11,10 +11,13 @@ namespace {
 
 TEST(NameLookupTest, EveryNameHasItsAnswerEachTime) {
   int asked = 0;
-  NameLookup lookup({"a", "b"}, [&](const std::string& name) -> NameLookup::Addresses {
-    if (name == "b") return absl::UnavailableError("no such name");
-    return std::vector<std::string>{name + std::to_string(++asked)};
-  });
+  NameLookup lookup(
+      {"a", "b"},
+      [&](const std::string& name) -> NameLookup::Addresses {
+        if (name == "b") return absl::UnavailableError("no such name");
+        return std::vector<std::string>{name + std::to_string(++asked)};
+      },
+      absl::InfiniteDuration());
   for (const char* address : {"a1", "a2"}) {
     const std::vector<NameLookup::Addresses> found = lookup.Ask();
     ASSERT_EQ(found.size(), 2u);

@@ -90,9 +90,11 @@ class SlowClientTest : public ::testing::Test {
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stub_ = v1::GatewayService::NewStub(
-        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
-                                  grpc::InsecureChannelCredentials(), arguments));
+    const auto channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
+                                                   grpc::InsecureChannelCredentials(), arguments);
+    EXPECT_TRUE(
+        channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(5)));
+    stub_ = v1::GatewayService::NewStub(channel);
   }
 
   std::unique_ptr<grpc::ClientReader<v1::GenerateStreamResponse>> Ask(grpc::ClientContext& context,
