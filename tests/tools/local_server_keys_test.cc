@@ -210,21 +210,22 @@ TEST_F(KeysTest, OverTlsTheDialledServerAnswers) {
                       .tls_ca_file = certificates.ca(),
                       .tls_server_name = "shelf.test",
                       .api_key = "key-of-one"};
-  const auto info = [](const DialOptions& options) {
+  const auto info = [](const DialOptions& options, bool believed) {
     const auto channel = Dial(options);
     EXPECT_TRUE(channel.ok()) << channel.status();
     grpc::ClientContext context;
+    context.set_wait_for_ready(believed);
     Prepare(context, options.api_key);
     v1::GetModelInfoResponse response;
     return v1::GatewayService::NewStub(*channel)
         ->GetModelInfo(&context, {}, &response)
         .error_code();
   };
-  EXPECT_EQ(info(dial), grpc::StatusCode::OK);
+  EXPECT_EQ(info(dial, true), grpc::StatusCode::OK);
   dial.api_key.clear();
-  EXPECT_EQ(info(dial), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(info(dial, true), grpc::StatusCode::UNAUTHENTICATED);
   dial.tls_server_name.clear();
-  EXPECT_EQ(info(dial), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(info(dial, false), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(KeysTest, WhatCannotBeDialledIsAnError) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -31,16 +33,24 @@ LocalServerOptions StoreOptions() {
   return options;
 }
 
+bool IsUp(LocalServer& server) {
+  return absl::StrContains(
+      server.MetricsText(),
+      "tessera_embedding_cache_up{model_name=\"shelf-vqa\",tier=\"store\"} 1\n");
+}
+
 // What the first question about a picture of a fresh server got, and from where.
 struct Answered {
   std::string text;
   v1::CacheTier cache = v1::CACHE_TIER_UNSPECIFIED;
 };
 
+// `with_redis`: waits until it has its connection.
 Answered AskAfresh(const LocalServerOptions& options,
-                   const std::string& picture = "demo/shelf1.jpg") {
+                   const std::string& picture = "demo/shelf1.jpg", bool with_redis = true) {
   const auto server = LocalServer::Start(options);
   if (!server.ok()) return {server.status().ToString()};
+  while (with_redis && !IsUp(**server)) std::this_thread::yield();
   v1::GenerateRequest request;
   v1::Message& message = *request.add_messages();
   message.set_role("user");
@@ -74,7 +84,7 @@ TEST(LocalServerStoreTest, AfterARestartThePictureComesFromRedis) {
 
   redis.Kill();
   options.store.redis.connect_timeout = absl::Milliseconds(100);
-  answer = AskAfresh(options);
+  answer = AskAfresh(options, "demo/shelf1.jpg", /*with_redis=*/false);
   EXPECT_EQ(answer.text, " 37");
   EXPECT_EQ(answer.cache, v1::CACHE_TIER_COMPUTED);
 }
