@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -116,8 +117,11 @@ class DecodeServiceTest : public ::testing::Test {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64);
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
-                                     grpc::InsecureChannelCredentials(), arguments);
+    auto channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
+                                             grpc::InsecureChannelCredentials(), arguments);
+    EXPECT_TRUE(
+        channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::minutes(5)));
+    return channel;
   }
 
   static void Send(Stream& stream, const v1::DecodeStart& start) {
