@@ -1,5 +1,6 @@
 """Four processes: what they answer, and what becomes of requests when one of them is lost."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -7,9 +8,11 @@ import subprocess
 import threading
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from client import (OTHER, PATIENCE, PICTURE, QUESTION, UNREAD, data_url, error_details, gateway_pb2, gateway_pb2_grpc,
                     post_chat, request)
@@ -107,6 +110,32 @@ class OneOfEachTest(FleetTest):
         again = self.ask(PICTURE).receipt
         self.assertEqual(again.images[0].cache, types_pb2.CACHE_TIER_PREFIX_KV)
         self.assertEqual(again.images[0].replica, "")
+
+    def test_health_follows_decode_on_both_ports(self):
+        health = health_pb2_grpc.HealthStub(self.channel)
+
+        def says(ready):
+            with contextlib.suppress(grpc.RpcError):
+                word = health.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=PATIENCE).status
+                return ready == (word == health_pb2.HealthCheckResponse.SERVING)
+
+        def page():
+            try:
+                with urllib.request.urlopen(f"http://{self.fleet.http_address}/health", timeout=PATIENCE) as found:
+                    return found.status
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        decode = self.fleet.decode[0]
+        wait_until(lambda: says(True), "it serves")
+        self.assertEqual(page(), 200)
+        decode.kill()
+        self.await_down("decode", decode)
+        wait_until(lambda: says(False), "without decode it does not")
+        self.assertEqual(page(), 503)
+        self.restart("decode", decode)
+        wait_until(lambda: says(True), "it serves again")
+        self.assertEqual(page(), 200)
 
     def test_a_new_decode_reads_the_rows_from_redis(self):
         self.ask_until_kept(PICTURE)
