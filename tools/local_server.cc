@@ -83,7 +83,9 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(LocalServerOptio
                                                                .traces = options.traces}));
   rpc::SpanExporter* const spans = server->process_->spans();
   options.gateway.spans = options.vision.spans = options.decode.spans = spans;
-  if (!options.ops_address.empty()) {
+  if (options.ops_address.empty()) {
+    server->process_->KnowWithoutPort(server->MakePages());
+  } else {
     ASSIGN_OR_RETURN(server->ops_server_, server->process_->Listen(server->MakePages()));
   }
   RETURN_IF_ERROR(server->Load(options));

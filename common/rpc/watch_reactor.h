@@ -21,8 +21,8 @@ inline absl::Duration WatchInterval(uint32_t milliseconds) {
   return absl::Milliseconds(std::clamp<int64_t>(milliseconds, 10, 10'000));
 }
 
-// How long a watch lasts. A connection that has reached its age (server.h) gives its calls 130 s
-// more and then cuts them: by then watches have ended, OK, and been taken up on another.
+// How long a watch lasts. A connection that has reached its age (server.h) gives its calls an
+// hour more and then cuts them: by then watches have ended, OK, and been taken up on another.
 constexpr absl::Duration kWatchLife = absl::Minutes(1);
 
 // A stream that tells the same kind of thing at once and then in equal intervals, until its caller

@@ -69,6 +69,10 @@ absl::Status Process::Health() const {
 }
 
 absl::StatusOr<std::unique_ptr<ops::OpsServer>> Process::Listen(Pages pages) {
+  return ops::OpsServer::Start({.address = options_.ops_address}, MakeHandlers(std::move(pages)));
+}
+
+ops::Handlers Process::MakeHandlers(Pages pages) {
   ops::Handlers handlers;
   handlers.metrics = [this, update = std::move(pages.update)] { return MetricsText(update); };
   for (Worker& worker : pages.workers) {
@@ -97,7 +101,7 @@ absl::StatusOr<std::unique_ptr<ops::OpsServer>> Process::Listen(Pages pages) {
                        json["loaded"] = state_.loaded();
                        return json;
                      }}};
-  return ops::OpsServer::Start({.address = options_.ops_address}, std::move(handlers));
+  return handlers;
 }
 
 std::string ModelRevision(const std::string& model_dir) {

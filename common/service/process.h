@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,7 +37,7 @@ struct Worker {
 };
 
 // What the operations port tells of a service. Asked only once the service is loaded, by the port's
-// thread; must not wait.
+// thread; `readiness` by any. Must not wait.
 struct Pages {
   std::string name;                   // of its part in /debug/state
   std::function<void()> update;       // brings its series up to date
@@ -46,18 +47,20 @@ struct Pages {
 };
 
 // What every service's process has beside its service: series, state and spans. Made first, so that
-// it outlives the service. One thread, but for MetricsText.
+// it outlives the service. One thread, but for MetricsText and Health.
 class Process {
  public:
-  // INVALID_ARGUMENT, BAD_OPTION: where spans go.
-  // `clock` outlives it.
+  // `clock` outlives it. INVALID_ARGUMENT, BAD_OPTION: where spans go.
   static absl::StatusOr<std::unique_ptr<Process>> Create(const ProcessOptions& options,
                                                          base::Clock& clock = base::RealClock());
 
   // The operations port, which uses this object and what `pages` uses. INVALID_ARGUMENT,
   // BAD_OPTION: its address cannot be had.
   absl::StatusOr<std::unique_ptr<ops::OpsServer>> Listen(Pages pages);
-  // As /readyz has it: OK, or the first of its checks that does not hold. Any thread, after Listen.
+  // In the place of Listen, for a process without that port: Health asks `pages`.
+  void KnowWithoutPort(Pages pages) { MakeHandlers(std::move(pages)); }
+  // As /readyz has it: OK, or the first of its checks that does not hold. Any thread, once the
+  // pages are known.
   absl::Status Health() const;
   // All series in Prometheus' text form; `update` as in Pages. Any thread.
   std::string MetricsText(const std::function<void()>& update);
@@ -71,6 +74,7 @@ class Process {
 
  private:
   Process(const ProcessOptions& options, base::Clock& clock);
+  ops::Handlers MakeHandlers(Pages pages);
 
   const ProcessOptions options_;
   base::Clock& clock_;

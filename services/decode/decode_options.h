@@ -36,10 +36,9 @@ struct DecodeOptions {
   // Text of one answer that its client has not taken before the answer is paused.
   size_t sink_bytes = 64ull << 10;
   absl::Duration slow_client_timeout = absl::Seconds(10);  // paused so long: aborted
-  int32_t max_ahead = 8;       // prefills ahead of questions at a time; 0..64
-  int32_t prompt_threads = 1;  // templates and tokenizing; 1..64
-  // A missing or longer deadline becomes this. Gateways have caps of their own.
-  absl::Duration deadline_cap = absl::InfiniteDuration();
+  int32_t max_ahead = 8;                         // prefills ahead of questions at a time; 0..64
+  int32_t prompt_threads = 1;                    // templates and tokenizing; 1..64
+  absl::Duration deadline_cap = absl::Hours(1);  // a missing or longer deadline becomes this
 
   rpc::SpanExporter* spans = nullptr;  // of sampled requests; outlives the service. Null: none
 

@@ -54,18 +54,22 @@ void OriginClient::TellUnknown(const std::string& origin) {
                          "vision replica as its --origin does"));
 }
 
-void OriginClient::ForgetOldest() {
+std::shared_ptr<v1::VisionService::Stub> OriginClient::ForgetOldest() {
   const auto oldest = std::min_element(
       origins_.begin(), origins_.end(),
       [](const auto& a, const auto& b) { return a.second.asked < b.second.asked; });
-  if (oldest != origins_.end()) origins_.erase(oldest);
+  if (oldest == origins_.end()) return nullptr;
+  std::shared_ptr<v1::VisionService::Stub> stub = std::move(oldest->second.stub);
+  origins_.erase(oldest);
+  return stub;
 }
 
 absl::StatusOr<std::shared_ptr<v1::VisionService::Stub>> OriginClient::Approach(
     const std::string& name) {
   const absl::Time now = clock_.Now();
+  std::shared_ptr<v1::VisionService::Stub> gone;  // its channel is closed without the lock
   base::MutexLock lock(mutex_);
-  if (!origins_.contains(name) && origins_.size() >= options_.max_origins) ForgetOldest();
+  if (!origins_.contains(name) && origins_.size() >= options_.max_origins) gone = ForgetOldest();
   Origin& origin = origins_[name];
   origin.asked = now;
   if (origin.silent && now < origin.next_try) {

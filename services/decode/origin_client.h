@@ -64,7 +64,7 @@ class OriginClient {
   };
 
   absl::StatusOr<std::shared_ptr<v1::VisionService::Stub>> Approach(const std::string& origin);
-  void ForgetOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<v1::VisionService::Stub> ForgetOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::string> Read(v1::VisionService::Stub& stub, const store::EmbeddingKey& key,
                                    const ReadContext& asker);
   void Judge(const std::string& origin, const absl::Status& status, const ReadContext& asker,

@@ -44,7 +44,7 @@ std::vector<flags::Flag> GatewayFlags(GatewayOptions& gateway) {
        "an answer is not made shorter than this for its deadline"},
       {"ahead_prefill", OnOff(gateway.ahead_prefill),
        "on: what is uploaded with a session is read ahead of its questions"},
-      {"deadline_cap", Value(gateway.deadline_cap), "a longer deadline becomes this"},
+      {"deadline_cap", Value(gateway.deadline_cap), "a longer deadline becomes this; at most 1h"},
       {"handle_ttl", Value(gateway.handle_ttl), "life of an image handle"},
   };
 }

@@ -33,9 +33,10 @@ struct GatewayOptions {
   std::vector<LadderStep> deadline_ladder = {LadderStep::kRows, LadderStep::kOutput,
                                              LadderStep::kRedirect, LadderStep::kRefuse};
   uint32_t min_output_tokens = 16;  // an answer is not made shorter than this for its deadline
-  absl::Duration deadline_cap = absl::Seconds(120);  // a missing or longer deadline becomes this
-  absl::Duration peer_timeout = absl::Seconds(10);   // to find vision and decode at the start
-  size_t known_images = 65536;                       // refs remembered
+  absl::Duration deadline_cap =
+      absl::Seconds(120);  // a missing or longer one becomes this; at most 1 h
+  absl::Duration peer_timeout = absl::Seconds(10);  // to find vision and decode at the start
+  size_t known_images = 65536;                      // refs remembered
   // Uploads with a session are read by decode ahead of their questions.
   bool ahead_prefill = true;
   // Text of one answer that its client has not taken before the answer waits for it.

@@ -59,9 +59,8 @@ class GatewayRuntime {
   grpc::Service* service() { return service_.get(); }
   const v1::GetModelInfoResponse& model_info() const { return model_info_; }
 
-  // New requests are refused from now on; returns when none is left. Answers that `timeout` finds
-  // end with UNAVAILABLE (DRAINING) and have a second for it; uploads are left to who ends the
-  // server.
+  // New requests are refused from now on; returns when none is left. Those that `timeout` finds end
+  // with UNAVAILABLE (DRAINING) and have a second for it.
   void Drain(absl::Duration timeout);
 
   // Requests under way, uploads too.

@@ -41,7 +41,7 @@ class ImageResolver {
   // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
   // vision. `done` runs exactly once, perhaps before Resolve returns. The call (may be null) can be
   // cancelled; waiting for an upload cannot, and ends with it. Where that fails other than by a
-  // refusal, and the picture's bytes are here, vision is asked after all.
+  // refusal, and the picture's bytes are here, vision is asked after all, until its deadline.
   std::shared_ptr<Call> Resolve(const Picture& picture, const rpc::RequestContext& request,
                                 Done done);
 

@@ -22,7 +22,7 @@ class RunningRequest {
 class RunningRequests {
  public:
   void Add(const std::shared_ptr<RunningRequest>& request);
-  void Remove(const RunningRequest& request);  // perhaps never added
+  void Remove(const RunningRequest& request);  // perhaps one that never began
   // Each is told. Those that are added later go on.
   void AbortAll(const absl::Status& status);
 

@@ -41,12 +41,12 @@ UploadReactor* UploadReactor::Start(UploadParts parts, AdmittedCall call,
 }
 
 void UploadReactor::OnReadDone(bool ok) {
+  if (ended_.load()) return;
   if (ok) {
     if (message_.too_many_fields) return End(rpc::TooManyFields());
     if (const absl::Status status = upload_.Add(message_.message); !status.ok()) return End(status);
     return ReadNext();
   }
-  if (ended_.load()) return;
   if (rpc::WasBadMessage(message_.message)) return End(rpc::FromGrpc(rpc::BadMessage()));
   if (wire_.IsCancelled()) return End(Left());  // OnCancel may come later
   absl::StatusOr<v1::UploadImageResponse> response =

@@ -35,8 +35,8 @@ struct UploadParts {
   std::shared_ptr<AheadPrefill> ahead;
 };
 
-// One upload. Whoever is first of the last byte, an error, the deadline and an abort ends it, and
-// gives its place back. Owns itself until OnDone; `tracker` waits for that.
+// One upload. Whoever is first of the last byte, an error, the deadline, an abort and the client's
+// leaving ends it, and gives its place back. Owns itself until OnDone; `tracker` waits for that.
 class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>,
                             public RunningRequest,
                             public std::enable_shared_from_this<UploadReactor> {

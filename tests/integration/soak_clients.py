@@ -204,7 +204,8 @@ class Client(threading.Thread):
     def redis_looked_down_since(self, start):
         """As a busy machine may make it: what is answered after 50 ms is not found, and not kept either."""
         since = time.time() - (time.monotonic() - start) - CAP
-        lines = [line for process in (*self.fleet.vision, *self.fleet.decode) for line in process.text().splitlines()
+        lines = [line for process in (*self.fleet.vision, *self.fleet.decode)
+                 for line in process.text().rpartition("\n")[0].splitlines()
                  if "look-ups miss until it is back" in line]
         return any(datetime.datetime.fromisoformat(json.loads(line)["time"]).timestamp() >= since for line in lines)
 

@@ -68,6 +68,10 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
   std::string().swap(body);
   if (!request.ok()) return Refuse(request.status());
   request_ = *std::move(request);
+  {
+    base::MutexLock lock(mutex_);
+    stream_ = request_.stream;
+  }
   const size_t most = static_cast<size_t>(parts_.answer.options.max_images);
   if (request_.remote.size() > most) {  // before the first is fetched
     return Refuse(base::BadField(
@@ -84,13 +88,16 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
   {
     base::MutexLock lock(mutex_);
     format_.emplace(std::move(heading));
-    stream_ = request_.stream;
   }
   Fetch(0, 0);
 }
 
 void ChatCall::Fetch(size_t index, size_t bytes) {
   if (index == request_.remote.size()) return StartAnswer();
+  {
+    base::MutexLock lock(mutex_);
+    if (end_) return;
+  }
   parts_.fetcher->Fetch(
       request_.remote[index].url, tenant_,
       [self = shared_from_this(), index, bytes](absl::StatusOr<std::string> picture) {

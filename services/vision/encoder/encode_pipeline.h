@@ -79,7 +79,7 @@ struct PipelineParts {
 
 // Pictures to records: some threads decode and preprocess, one encodes batches of equal shape and
 // stores the rows. It alone uses the tower. Equal keys in flight share one encode. A device that
-// failed gets no pictures from others once they hear of it, so it is tried with a black one until
+// failed gets no pictures from others once they hear of it, so it is tried with an empty one until
 // it works. Any thread.
 class EncodePipeline {
  public:

@@ -117,10 +117,10 @@ std::optional<std::vector<EncodePipeline::JobPtr>> EncodePipeline::NextBatch() {
 }
 
 void EncodePipeline::TryDevice() {
-  const std::vector<float> black(3ull * last_height_ * last_width_);
+  const std::vector<float> empty(3ull * last_height_ * last_width_);
   const auto rows = tower_.Encode({{DType::kF32,
                                     {3, last_height_, last_width_},
-                                    reinterpret_cast<const std::byte*>(black.data())}});
+                                    reinterpret_cast<const std::byte*>(empty.data())}});
   NoteDevice(rows.status());
   base::MutexLock lock(mutex_);
   batches_ += 1;

@@ -78,6 +78,15 @@ TEST_F(ProcessTest, ItsHealthIsWhatReadyzSays) {
   EXPECT_EQ(process_->Health(), absl::UnavailableError("device: the device is lost"));
 }
 
+TEST_F(ProcessTest, ItsHealthIsTheSameWithoutAPort) {
+  const auto process = *Process::Create({});
+  Pages pages;
+  pages.readiness = {{"device", [] { return kLost; }}};
+  process->KnowWithoutPort(std::move(pages));
+  process->state().SetLoaded();
+  EXPECT_EQ(process->Health(), absl::UnavailableError("device: the device is lost"));
+}
+
 // It is not ready at once; a new process is asked for when it does not come back by itself.
 TEST_F(ProcessTest, ADeviceThatStaysLostEndsThePatience) {
   process_->state().SetLoaded();

@@ -313,10 +313,10 @@ TEST_F(GatewayServiceTest, AnUploadWhoseClientLeavesIsNotFinished) {
     context.TryCancel();
     EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
-  admission_.Drain(absl::InfiniteFuture());
+  Stop();  // behind it, all has ended
   // Reads may end a moment before gRPC says why.
   EXPECT_LT(vision_.asked, kUploads / 2);
-  EXPECT_EQ(
+  EXPECT_GE(
       vision_.asked,
       all_metrics_.GetCounter(metrics::kGatewayRequests, {"UploadImage", "OK", "false"}).value());
 }

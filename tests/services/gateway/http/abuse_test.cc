@@ -6,7 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/mutex.h"
 #include "common/rpc/api_keys.h"
 #include "tests/services/gateway/http/http_fixture.h"
 
@@ -110,35 +109,6 @@ TEST(HttpAbuseTest, BadRequestsAreRefusedAndTheServerLives) {
     EXPECT_EQ(reply.status, bad.status) << bad.name << ": " << reply.head << reply.body;
     EXPECT_THAT(reply.body, StartsWith("{\"error\":{\"message\":")) << bad.name;
     EXPECT_EQ(gateway.Send(Ask()).status, 200) << "after " << bad.name;
-  }
-}
-
-TEST(HttpAbuseTest, ABodyThatIsTooLongIsTold) {
-  base::Mutex mutex;
-  std::vector<HttpDone> told;
-  HttpGateway gateway;
-  gateway.done = [&](const HttpDone& done) {
-    base::MutexLock lock(mutex);
-    told.push_back(done);
-  };
-  gateway.Start();
-  const std::string head = absl::StrCat(kPost, "Host: x\r\nX-Request-Id: long\r\n");
-  for (const char* size :
-       {"Content-Length: 34000000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n2000001\r\n"}) {
-    RawClient client(gateway.port());
-    client.Send(absl::StrCat(head, size));
-    const HttpReply reply = client.Read();
-    EXPECT_EQ(reply.status, 413);
-    EXPECT_EQ(reply.Header("x-request-id"), "long");
-    EXPECT_EQ(reply.Header("connection"), "close");
-  }
-  gateway.server.reset();  // behind it, all is told
-  base::MutexLock lock(mutex);
-  ASSERT_EQ(told.size(), 2u);
-  for (const HttpDone& done : told) {
-    EXPECT_EQ(done.route, "chat");
-    EXPECT_EQ(done.status, 413);
-    EXPECT_EQ(done.request_id, "long");
   }
 }
 

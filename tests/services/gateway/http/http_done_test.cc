@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/mutex.h"
 #include "common/metrics/names.h"
+#include "tests/services/gateway/http/http_fixture.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -48,6 +54,36 @@ TEST_F(HttpDoneTest, WhatIsCountedElsewhereOrIsNoRequestIsNot) {
   Tell(503, "chat", true);
   for (const char* code : {"OK", "NOT_FOUND", "UNAUTHENTICATED", "UNAVAILABLE"}) {
     EXPECT_EQ(Requests(code), 0) << code;
+  }
+}
+
+TEST(HttpDoneOfServerTest, ABodyThatIsTooLongIsTold) {
+  base::Mutex mutex;
+  std::vector<HttpDone> told;
+  testing::HttpGateway gateway;
+  gateway.done = [&](const HttpDone& done) {
+    base::MutexLock lock(mutex);
+    told.push_back(done);
+  };
+  gateway.Start();
+  const std::string head =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: long\r\n";
+  for (const char* size :
+       {"Content-Length: 34000000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n2000001\r\n"}) {
+    testing::RawClient client(gateway.port());
+    client.Send(absl::StrCat(head, size));
+    const testing::HttpReply reply = client.Read();
+    EXPECT_EQ(reply.status, 413);
+    EXPECT_EQ(reply.Header("x-request-id"), "long");
+    EXPECT_EQ(reply.Header("connection"), "close");
+  }
+  gateway.server.reset();  // behind it, all is told
+  base::MutexLock lock(mutex);
+  ASSERT_EQ(told.size(), 2u);
+  for (const HttpDone& done : told) {
+    EXPECT_EQ(done.route, "chat");
+    EXPECT_EQ(done.status, 413);
+    EXPECT_EQ(done.request_id, "long");
   }
 }
 
