@@ -11,7 +11,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/metrics.h"
-#include "common/store/redis_store.h"
+#include "common/store/redis/redis_store.h"
 #include "tessera/v1/record.pb.h"
 
 namespace tessera::tools {

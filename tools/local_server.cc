@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/store/rows.h"
 #include "services/decode/record_tiers.h"
-#include "services/gateway/image_handle.h"
+#include "services/gateway/pictures/image_handle.h"
 
 namespace tessera::tools {
 namespace {
@@ -52,7 +52,7 @@ absl::Status CheckOptions(const LocalServerOptions& options) {
   return absl::OkStatus();
 }
 
-gateway::http::FrontOptions FrontOf(const LocalServerOptions& options) {
+gateway::FrontOptions FrontOf(const LocalServerOptions& options) {
   return {.grpc_address = options.grpc_address,
           .http = options.http,
           .access = options.access,
@@ -126,8 +126,7 @@ absl::Status LocalServer::Load(const LocalServerOptions& options) {
                                  gateway::GatewayPeers::Local(vision_server_->InProcessChannel(),
                                                               decode_server_->InProcessChannel()),
                                  clock, metrics));
-  ASSIGN_OR_RETURN(front_,
-                   gateway::http::Front::Start(FrontOf(options), {*gateway_, *keys_, *process_}));
+  ASSIGN_OR_RETURN(front_, gateway::Front::Start(FrontOf(options), {*gateway_, *keys_, *process_}));
   return absl::OkStatus();
 }
 

@@ -12,13 +12,13 @@
 #include "common/rpc/access.h"
 #include "common/rpc/api_keys.h"
 #include "common/rpc/server.h"
-#include "common/rpc/span_exporter.h"
+#include "common/rpc/trace/span_exporter.h"
 #include "common/service/process.h"
 #include "common/store/memory_store.h"
 #include "common/store/store_set.h"
 #include "services/decode/decode_runtime.h"
+#include "services/gateway/front.h"
 #include "services/gateway/gateway_runtime.h"
-#include "services/gateway/http/front.h"
 #include "services/vision/vision_runtime.h"
 
 namespace tessera::tools {
@@ -89,7 +89,7 @@ class LocalServer {
   std::unique_ptr<rpc::Server> vision_server_;
   std::unique_ptr<rpc::Server> decode_server_;
   std::unique_ptr<gateway::GatewayRuntime> gateway_;
-  std::unique_ptr<gateway::http::Front> front_;
+  std::unique_ptr<gateway::Front> front_;
   std::unique_ptr<ops::OpsServer> ops_server_;
 };
 

@@ -14,7 +14,7 @@
 #include "common/flags/flags.h"
 #include "common/flags/trace_flags.h"
 #include "common/flags/usage.h"
-#include "services/gateway/access_flags.h"
+#include "services/gateway/gateway_flags.h"
 #include "services/gateway/http/http_flags.h"
 #include "tools/ask.h"
 #include "tools/bench_kernel.h"

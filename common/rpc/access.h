@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/rpc/tls_files.h"
+#include "common/rpc/tls/tls_files.h"
 
 namespace tessera::rpc {
 

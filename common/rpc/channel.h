@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/rpc/tls.h"
+#include "common/rpc/tls/tls.h"
 
 namespace tessera::rpc {
 

@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "absl/strings/ascii.h"
-#include "common/base/digest.h"
 
 namespace tessera::rpc {
 namespace {
@@ -32,8 +31,6 @@ bool IsGoodRequestId(const std::string& id) {
 }
 
 }  // namespace
-
-std::string NewRequestId() { return base::ToHex(base::RandomBytes(16)); }
 
 RequestContext AcceptRequest(grpc::CallbackServerContext& context, absl::Time now,
                              absl::Duration cap, bool sample_new) {

@@ -13,7 +13,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/listener.h"
-#include "common/rpc/tls.h"
+#include "common/rpc/tls/tls.h"
 
 namespace tessera::rpc {
 

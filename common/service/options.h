@@ -6,8 +6,8 @@
 #include "absl/time/time.h"
 #include "common/rpc/access.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/span_exporter.h"
-#include "common/rpc/tls_files.h"
+#include "common/rpc/tls/tls_files.h"
+#include "common/rpc/trace/span_exporter.h"
 #include "common/store/store_set.h"
 
 namespace tessera::service {

@@ -14,6 +14,7 @@
 #include "common/base/version.h"
 #include "common/metrics/names.h"
 #include "common/ops/watchdog.h"
+#include "common/rpc/collector.h"
 
 namespace tessera::service {
 namespace {
@@ -38,9 +39,9 @@ Process::Process(const ProcessOptions& options, base::Clock& clock)
 absl::StatusOr<std::unique_ptr<Process>> Process::Create(const ProcessOptions& options,
                                                          base::Clock& clock) {
   auto process = std::unique_ptr<Process>(new Process(options, clock));
-  ASSIGN_OR_RETURN(process->spans_,
-                   rpc::SpanExporter::Create(options.traces, {base::kVersion, options.model_name},
-                                             process->metrics_));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> collector, rpc::ConnectCollector(options.traces));
+  process->spans_ = rpc::SpanExporter::Create(options.traces, {base::kVersion, options.model_name},
+                                              std::move(collector), process->metrics_);
   return process;
 }
 

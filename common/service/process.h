@@ -17,7 +17,7 @@
 #include "common/metrics/metrics.h"
 #include "common/ops/ops_server.h"
 #include "common/ops/server_state.h"
-#include "common/rpc/span_exporter.h"
+#include "common/rpc/trace/span_exporter.h"
 #include "common/service/options.h"
 
 namespace tessera::service {

@@ -8,7 +8,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/store/record_trailer.h"
-#include "common/store/redis_address.h"
+#include "common/store/redis/redis_address.h"
 
 namespace tessera::store {
 namespace {

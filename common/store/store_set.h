@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "common/metrics/metrics.h"
 #include "common/store/memory_store.h"
-#include "common/store/redis_options.h"
-#include "common/store/redis_store.h"
+#include "common/store/redis/redis_options.h"
+#include "common/store/redis/redis_store.h"
 #include "common/store/tiered_store.h"
 
 namespace tessera::store {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/rpc/request_end.h"
+#include "common/rpc/trace/request_end.h"
 
 namespace tessera::decode {
 namespace {

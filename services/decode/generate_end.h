@@ -5,9 +5,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/rpc/request.h"
-#include "common/rpc/span.h"
-#include "common/rpc/span_exporter.h"
+#include "common/rpc/trace/request_context.h"
+#include "common/rpc/trace/span.h"
+#include "common/rpc/trace/span_exporter.h"
 #include "services/decode/engine/token_sink.h"
 
 namespace tessera::decode {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/rpc/request.h"
+#include "common/rpc/trace/request_context.h"
 #include "common/text/tokenizer.h"
 #include "kernels/backend.h"
 #include "services/decode/engine/request.h"

@@ -8,14 +8,6 @@
 #include "common/rpc/server.h"
 
 namespace tessera::gateway {
-namespace {
-
-absl::Status Full(absl::StatusCode code, const char* reason, const std::string& message) {
-  return base::WithRetry(base::Error(code, reason, message), absl::Seconds(1));
-}
-
-}  // namespace
-
 absl::Status GatewayOptions::Validate() const {
   const auto bad = [](absl::string_view flag, absl::string_view message) {
     return base::BadField(flag, "BAD_OPTION", absl::StrCat("--", flag, " ", message));
@@ -58,8 +50,6 @@ absl::Status GatewayOptions::Validate() const {
   return absl::OkStatus();
 }
 
-double GatewayOptions::share() const { return api_keys == nullptr ? 1 : tenant_share; }
-
 AdmissionLimits GatewayOptions::admission_limits() const {
   const bool refuses = std::find(deadline_ladder.begin(), deadline_ladder.end(),
                                  LadderStep::kRefuse) != deadline_ladder.end();
@@ -67,42 +57,6 @@ AdmissionLimits GatewayOptions::admission_limits() const {
           .max_queued = max_queued,
           .tenant_share = share(),
           .refuse_late = refuses};
-}
-
-ByteBudget::Limits GatewayOptions::upload_limits() const {
-  return {.bytes = max_upload_bytes,
-          .tenant_share = share(),
-          .least = max_image_bytes,
-          .full = Full(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                       absl::StrCat("uploads hold ", max_upload_bytes,
-                                    " bytes already (--max_upload_bytes); try again in a moment"))};
-}
-
-ByteBudget::Limits GatewayOptions::inflight_limits() const {
-  return {
-      .bytes = max_inflight_bytes,
-      .tenant_share = share(),
-      .least = max_message_bytes,
-      .full = Full(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                   absl::StrCat("requests under way hold ", max_inflight_bytes,
-                                " bytes already (--max_inflight_bytes); try again in a moment"))};
-}
-
-ByteBudget::Limits GatewayOptions::body_limits(size_t bytes) const {
-  return {.bytes = bytes,
-          .tenant_share = share(),
-          .least = max_message_bytes,
-          .full = Full(absl::StatusCode::kUnavailable, "BODIES_FULL",
-                       "too many bytes of requests are held already; try again")};
-}
-
-ByteBudget::Limits GatewayOptions::arriving_limits(size_t connections) const {
-  return {.bytes = connections,
-          .tenant_share = share(),
-          .least = 1,
-          .full = Full(absl::StatusCode::kUnavailable, "CONNECTIONS_FULL",
-                       "too many requests are on their way already; try again"),
-          .unit = "connections with a request on its way"};
 }
 
 }  // namespace tessera::gateway

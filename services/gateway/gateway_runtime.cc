@@ -12,10 +12,10 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/resolve.h"
 #include "common/rpc/status.h"
-#include "services/gateway/grpc_decode_client.h"
-#include "services/gateway/grpc_vision_client.h"
-#include "services/gateway/routed_clients.h"
-#include "services/gateway/watch_load_call.h"
+#include "services/gateway/fleet/grpc_decode_client.h"
+#include "services/gateway/fleet/grpc_vision_client.h"
+#include "services/gateway/fleet/routed_clients.h"
+#include "services/gateway/fleet/watch_load_call.h"
 #include "tessera/v1/decode.grpc.pb.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
@@ -236,7 +236,7 @@ absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   resolver_ = std::make_unique<ImageResolver>(*vision_, known_, std::move(fingerprint),
                                               info.rows_per_image(), read->width());
   admission_.SetTotal(static_cast<int64_t>(read->kv_cache_tokens()));
-  service_ = std::make_unique<GatewayService>(answer_parts(), info);
+  service_ = std::make_unique<GatewayService>(api_deps(), info);
   return absl::OkStatus();
 }
 

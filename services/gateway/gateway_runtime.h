@@ -11,10 +11,10 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/metrics/metrics.h"
+#include "services/gateway/api/gateway_service.h"
+#include "services/gateway/fleet/replica_set.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/gateway_options.h"
-#include "services/gateway/gateway_service.h"
-#include "services/gateway/replica_set.h"
 
 namespace tessera::gateway {
 
@@ -47,12 +47,12 @@ class GatewayRuntime {
                                                                 base::Clock& clock,
                                                                 metrics::Metrics& metrics);
 
-  // What another front, such as HTTP, makes its answers with; all of it lives as long as the
+  // What another face, such as HTTP, makes its answers with; all of it lives as long as the
   // runtime.
-  Answer::Parts answer_parts() {
-    return {options_, *resolver_, *decode_,
-            clock_,   metrics_,   admission_,
-            pace_,    running_,   model_info_.context_tokens()};
+  ApiDeps api_deps() {
+    return {options_,
+            {options_, *resolver_, *decode_, clock_, metrics_.requests(), admission_, pace_,
+             running_, model_info_.context_tokens()}};
   }
 
   // Lives as long as the runtime; "tessera.v1.GatewayService".

@@ -17,12 +17,11 @@
 #include "common/rpc/channel.h"
 #include "common/service/flags.h"
 #include "common/service/process.h"
-#include "services/gateway/access_flags.h"
+#include "services/gateway/front.h"
 #include "services/gateway/gateway_flags.h"
 #include "services/gateway/gateway_runtime.h"
-#include "services/gateway/http/front.h"
 #include "services/gateway/http/http_flags.h"
-#include "services/gateway/image_handle.h"
+#include "services/gateway/pictures/image_handle.h"
 
 namespace tessera::gateway {
 namespace {
@@ -32,7 +31,7 @@ constexpr char kName[] = "tessera-gateway";
 struct Options {
   service::ProcessOptions process = {
       .grpc_address = "127.0.0.1:9000", .ops_address = "127.0.0.1:9464", .has_model = false};
-  http::FrontOptions front;
+  FrontOptions front;
   service::PeerOptions peers;
   std::string vision_addresses = "127.0.0.1:9100";
   std::string decode_addresses = "127.0.0.1:9200";
@@ -118,7 +117,7 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> MeetPeers(const Options& options
   }
 }
 
-void PrintReport(const Options& options, const http::Front& front, const ops::OpsServer& ops,
+void PrintReport(const Options& options, const Front& front, const ops::OpsServer& ops,
                  const std::vector<std::string>& changed) {
   std::cout << kName << "\n  changed flags   " << absl::StrJoin(changed, " ")
             << "\n  gRPC            "
@@ -148,11 +147,11 @@ absl::Status Run(Options options, const std::vector<std::string>& changed) {
                    rpc::ApiKeys::Create(options.front.access.api_keys_file, base::RealClock()));
   gateway.api_keys = keys->on() ? keys.get() : nullptr;
   std::unique_ptr<GatewayRuntime> runtime;
-  std::unique_ptr<http::Front> front;
+  std::unique_ptr<Front> front;
   ASSIGN_OR_RETURN(const std::unique_ptr<ops::OpsServer> ops, process->Listen(MakePages(runtime)));
   ASSIGN_OR_RETURN(runtime, MeetPeers(options, *process, stop));
   if (runtime == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(front, http::Front::Start(options.front, {*runtime, *keys, *process}));
+  ASSIGN_OR_RETURN(front, Front::Start(options.front, {*runtime, *keys, *process}));
   process->state().SetLoaded();
   front->FollowHealth();
   PrintReport(options, *front, *ops, changed);

@@ -8,8 +8,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/bad_message.h"
-#include "common/rpc/request_end.h"
 #include "common/rpc/status.h"
+#include "common/rpc/trace/request_end.h"
 
 namespace tessera::vision {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/error.h"
-#include "common/rpc/request_end.h"
 #include "common/rpc/status.h"
+#include "common/rpc/trace/request_end.h"
 
 namespace tessera::vision {
 namespace {

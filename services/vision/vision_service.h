@@ -9,7 +9,7 @@
 #include "common/base/timers.h"
 #include "common/base/worker_pool.h"
 #include "common/rpc/call_tracker.h"
-#include "common/rpc/span_exporter.h"
+#include "common/rpc/trace/span_exporter.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
 #include "common/store/tiered_store.h"

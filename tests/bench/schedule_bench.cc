@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "services/decode/engine/scheduler.h"
-#include "tests/services/decode/engine/allocation_count.h"
+#include "services/decode/schedule/scheduler.h"
+#include "tests/support/allocation_count.h"
 
 namespace tessera::decode {
 namespace {

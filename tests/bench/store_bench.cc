@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
-#include "common/store/redis_store.h"
+#include "common/store/redis/redis_store.h"
 #include "common/store/rows.h"
 #include "tests/support/loopback.h"
 #include "tests/support/redis_server.h"

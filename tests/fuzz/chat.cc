@@ -5,15 +5,15 @@
 #include "common/base/check.h"
 #include "common/base/error.h"
 #include "common/text/utf8.h"
+#include "services/gateway/answer/validate.h"
 #include "services/gateway/http/chat_request.h"
 #include "services/gateway/http/image_url.h"
-#include "services/gateway/validate.h"
 #include "tests/fuzz/check_refusal.h"
 
 namespace tessera::fuzz {
 namespace {
 
-using gateway::GatewayOptions;
+using gateway::AnswerOptions;
 using gateway::http::ChatLimits;
 using gateway::http::ChatRequest;
 
@@ -57,7 +57,7 @@ void CheckTaken(const ChatRequest& chat, absl::string_view body) {
 
 // What the gateway makes of it before anything else is asked.
 void CheckParsed(const ChatRequest& chat) {
-  GatewayOptions options;
+  AnswerOptions options;
   options.model_name = "shelf-vqa";
   options.handle_key = std::string(32, 'k');
   const auto parsed = gateway::ParseRequest(chat.request, "tenant", options, absl::UnixEpoch());

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "services/gateway/decode_client.h"
-#include "services/gateway/vision_client.h"
+#include "services/gateway/fleet/decode_client.h"
+#include "services/gateway/fleet/vision_client.h"
 
 namespace tessera::testing {
 

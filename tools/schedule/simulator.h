@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "services/decode/engine/scheduler.h"
+#include "services/decode/schedule/scheduler.h"
 #include "tools/schedule/step_time.h"
 #include "tools/schedule/trace.h"
 

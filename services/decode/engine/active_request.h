@@ -8,8 +8,8 @@
 
 #include "absl/time/time.h"
 #include "services/decode/engine/request.h"
-#include "services/decode/engine/sequence.h"
 #include "services/decode/engine/token_sink.h"
+#include "services/decode/schedule/sequence.h"
 
 namespace tessera::decode {
 

@@ -10,12 +10,12 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "services/decode/engine/block_pool.h"
+#include "services/decode/cache/block_pool.h"
+#include "services/decode/cache/prefix_cache.h"
 #include "services/decode/engine/engine_options.h"
 #include "services/decode/engine/engine_stats.h"
-#include "services/decode/engine/prefix_cache.h"
 #include "services/decode/engine/request_queue.h"
-#include "services/decode/engine/scheduler.h"
+#include "services/decode/schedule/scheduler.h"
 
 namespace tessera::decode {
 

@@ -8,8 +8,8 @@
 #include "kernels/backend.h"
 #include "services/decode/engine/engine_observer.h"
 #include "services/decode/engine/row_fetcher.h"
-#include "services/decode/engine/scheduler.h"
 #include "services/decode/model/step_model.h"
+#include "services/decode/schedule/scheduler.h"
 
 namespace tessera::decode {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "services/decode/engine/block_hash.h"
-#include "services/decode/engine/prompt_picture.h"
+#include "services/decode/cache/block_hash.h"
+#include "services/decode/cache/prompt_picture.h"
 #include "services/decode/engine/request_name.h"
-#include "services/decode/engine/sampling_options.h"
-#include "services/decode/engine/sequence.h"
 #include "services/decode/engine/token_sink.h"
+#include "services/decode/schedule/sampling_options.h"
+#include "services/decode/schedule/sequence.h"
 
 namespace tessera::decode {
 

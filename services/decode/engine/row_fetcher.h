@@ -12,7 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/store/rows.h"
 #include "services/decode/engine/record_reader.h"
-#include "services/decode/engine/sequence.h"
+#include "services/decode/schedule/sequence.h"
 
 namespace tessera::decode {
 

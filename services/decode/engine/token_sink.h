@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "services/decode/engine/sequence.h"
+#include "services/decode/schedule/sequence.h"
 
 namespace tessera::decode {
 

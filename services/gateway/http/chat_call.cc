@@ -8,8 +8,8 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "services/gateway/api/pieces.h"
 #include "services/gateway/http/http_error.h"
-#include "services/gateway/pieces.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -26,32 +26,32 @@ absl::Status TooManyBytes(size_t limit) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ChatCall>> ChatCall::Enter(const ChatParts& parts,
+absl::StatusOr<std::shared_ptr<ChatCall>> ChatCall::Enter(const ChatDeps& deps,
                                                           rpc::RequestContext request,
                                                           absl::Time arrival, std::string tenant,
                                                           std::function<void()> wake) {
-  absl::StatusOr<Admission::Place> place = parts.answer.admission.Enter(tenant);
+  absl::StatusOr<Admission::Place> place = deps.answer.admission.Enter(tenant);
   if (!place.ok()) {
-    parts.answer.metrics.OnEnd({RequestKind::kChat, request, arrival, arrival}, place.status(),
-                               "admission");
+    deps.answer.metrics.OnEnd({RequestKind::kChat, request, arrival, arrival}, place.status(),
+                              "admission");
     return place.status();
   }
   const std::shared_ptr<ChatCall> call(new ChatCall(
-      parts, {std::move(request), arrival, std::move(tenant), *std::move(place)}, std::move(wake)));
-  parts.answer.running.Add(call);
+      deps, {std::move(request), arrival, std::move(tenant), *std::move(place)}, std::move(wake)));
+  deps.answer.running.Add(call);
   return call;
 }
 
-ChatCall::~ChatCall() { parts_.answer.running.Remove(*this); }
+ChatCall::~ChatCall() { deps_.answer.running.Remove(*this); }
 
-ChatCall::ChatCall(const ChatParts& parts, AdmittedCall call, std::function<void()> wake)
-    : token_(parts.tracker),
-      parts_(parts),
+ChatCall::ChatCall(const ChatDeps& deps, AdmittedCall call, std::function<void()> wake)
+    : token_(deps.tracker),
+      deps_(deps),
       context_(std::move(call.request)),
       arrival_(call.arrival),
       tenant_(std::move(call.tenant)),
       wake_(std::move(wake)),
-      full_(parts.timers),
+      full_(deps.timers),
       place_(std::move(call.place)) {}
 
 void ChatCall::Start(std::string body, ByteBudget::Hold held) {
@@ -61,7 +61,7 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
   }
   absl::StatusOr<ChatRequest> request = absl::InternalError("the body could not be read");
   try {
-    request = ParseChatRequest(body, parts_.limits);
+    request = ParseChatRequest(body, deps_.limits);
   } catch (const std::exception& e) {  // of the JSON library, for want of memory
     base::Log(base::LogLevel::kError, absl::StrCat("reading a chat request: ", e.what()));
   }
@@ -72,7 +72,7 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
     base::MutexLock lock(mutex_);
     stream_ = request_.stream;
   }
-  const size_t most = static_cast<size_t>(parts_.answer.options.max_images);
+  const size_t most = static_cast<size_t>(deps_.options.max_images);
   if (request_.remote.size() > most) {  // before the first is fetched
     return Refuse(base::BadField(
         "messages", "TOO_MANY_IMAGES",
@@ -80,8 +80,8 @@ void ChatCall::Start(std::string body, ByteBudget::Hold held) {
   }
   ChatHeading heading;
   heading.id = absl::StrCat("chatcmpl-", base::ToHex(base::RandomBytes(kIdBytes)));
-  heading.created = absl::ToUnixSeconds(parts_.answer.clock.WallTime());
-  heading.model = parts_.answer.options.model_name;
+  heading.created = absl::ToUnixSeconds(deps_.answer.clock.WallTime());
+  heading.model = deps_.options.model_name;
   heading.logprobs = request_.request.options().has_top_logprobs();
   heading.include_usage = request_.include_usage;
   heading.receipt = request_.receipt;
@@ -98,7 +98,7 @@ void ChatCall::Fetch(size_t index, size_t bytes) {
     base::MutexLock lock(mutex_);
     if (end_) return;
   }
-  parts_.fetcher->Fetch(
+  deps_.fetcher->Fetch(
       request_.remote[index].url, tenant_,
       [self = shared_from_this(), index, bytes](absl::StatusOr<std::string> picture) {
         self->OnFetched(index, bytes, std::move(picture));
@@ -117,12 +117,12 @@ void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string>
   }
   if (gone) return Refuse(absl::CancelledError("the client has gone"));
   if (!room.ok()) return Refuse(room);
-  if (parts_.answer.clock.Now() >= context_.deadline) {
+  if (deps_.answer.clock.Now() >= context_.deadline) {
     return Refuse(base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
                               "the deadline passed while pictures were fetched"));
   }
   if (picture.ok()) bytes += picture->size();
-  if (bytes > parts_.limits.max_bytes) picture = TooManyBytes(parts_.limits.max_bytes);
+  if (bytes > deps_.limits.max_bytes) picture = TooManyBytes(deps_.limits.max_bytes);
   if (!picture.ok()) {
     const std::string field =
         absl::StrCat("messages[", remote.message, "].parts[", remote.part, "].image");
@@ -138,7 +138,7 @@ void ChatCall::OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string>
 
 void ChatCall::StartAnswer() {
   const RequestKind kind = request_.stream ? RequestKind::kChatStream : RequestKind::kChat;
-  const auto answer = std::make_shared<Answer>(parts_.answer, context_, arrival_, *this, kind);
+  const auto answer = std::make_shared<Answer>(deps_.answer, context_, arrival_, *this, kind);
   bool gone = false;
   {
     base::MutexLock lock(mutex_);
@@ -164,8 +164,8 @@ void ChatCall::Refuse(const absl::Status& status) {
     stream = stream_;
   }
   const RequestKind kind = stream ? RequestKind::kChatStream : RequestKind::kChat;
-  parts_.answer.metrics.OnEnd({kind, context_, arrival_, parts_.answer.clock.Now()}, status,
-                              "admission");
+  deps_.answer.metrics.OnEnd({kind, context_, arrival_, deps_.answer.clock.Now()}, status,
+                             "admission");
   wake_();
 }
 
@@ -187,9 +187,9 @@ bool ChatCall::OnPiece(v1::TextPiece piece) {
     Append(std::move(piece), waiting_);
     if (!stream_) return true;  // max_tokens bounds it
     wake = !std::exchange(awake_, true);
-    full = PieceBytes(waiting_) > parts_.answer.options.sink_bytes;
+    full = PieceBytes(waiting_) > deps_.options.sink_bytes;
     if (full) {
-      full_.Fill(answer_->SinkDeadline(parts_.answer.clock.Now()), [weak = weak_from_this()] {
+      full_.Fill(answer_->SinkDeadline(deps_.answer.clock.Now()), [weak = weak_from_this()] {
         if (const auto self = weak.lock()) self->GiveUp();
       });
     }

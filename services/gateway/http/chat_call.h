@@ -10,8 +10,9 @@
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
 #include "common/rpc/call_tracker.h"
-#include "services/gateway/answer.h"
-#include "services/gateway/full_sink.h"
+#include "services/gateway/answer/answer.h"
+#include "services/gateway/api/api_options.h"
+#include "services/gateway/api/full_sink.h"
 #include "services/gateway/http/chat_request.h"
 #include "services/gateway/http/chat_response.h"
 #include "services/gateway/http/http_message.h"
@@ -20,8 +21,9 @@
 namespace tessera::gateway::http {
 
 // What chat calls use; all outlives them.
-struct ChatParts {
-  Answer::Parts answer;
+struct ChatDeps {
+  const ApiOptions& options;
+  AnswerDeps answer;
   base::Timers& timers;
   rpc::CallTracker& tracker;
   ChatLimits limits;
@@ -40,7 +42,7 @@ class ChatCall final : public AnswerSink,
   ~ChatCall() override;
   // RESOURCE_EXHAUSTED or UNAVAILABLE where there is no place. `wake` is called on any thread, in
   // short: there is something to take, or GetState has changed.
-  static absl::StatusOr<std::shared_ptr<ChatCall>> Enter(const ChatParts& parts,
+  static absl::StatusOr<std::shared_ptr<ChatCall>> Enter(const ChatDeps& deps,
                                                          rpc::RequestContext request,
                                                          absl::Time arrival, std::string tenant,
                                                          std::function<void()> wake);
@@ -71,7 +73,7 @@ class ChatCall final : public AnswerSink,
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;
 
  private:
-  ChatCall(const ChatParts& parts, AdmittedCall call, std::function<void()> wake);
+  ChatCall(const ChatDeps& deps, AdmittedCall call, std::function<void()> wake);
   // The picture of request_.remote[index] and those behind it, then the answer.
   void Fetch(size_t index, size_t bytes);
   void OnFetched(size_t index, size_t bytes, absl::StatusOr<std::string> picture);
@@ -82,7 +84,7 @@ class ChatCall final : public AnswerSink,
   void TakeEnd(Output& output) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const rpc::CallTracker::Token token_;  // first: goes last
-  const ChatParts parts_;
+  const ChatDeps deps_;
   const rpc::RequestContext context_;
   const absl::Time arrival_;
   const std::string tenant_;

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/json.h"
-#include "services/gateway/pieces.h"
+#include "services/gateway/api/pieces.h"
 #include "tessera/v1/decode.pb.h"
 #include "tessera/v1/gateway.pb.h"
 

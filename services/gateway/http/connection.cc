@@ -29,24 +29,24 @@ void ConnectionCount::AwaitNone(absl::Duration timeout) {
 }
 
 Connection::Connection(std::unique_ptr<Transport> transport, asio::io_context& io,
-                       const ConnectionParts& parts, Open& open)
-    : parts_(parts),
+                       const ConnectionDeps& deps, Open& open)
+    : deps_(deps),
       io_(io),
       transport_(std::move(transport)),
       open_(open),
       place_(open.insert(open.end(), this)),
-      in_(parts.options.max_header_bytes + kAheadBytes),
+      in_(deps.options.max_header_bytes + kAheadBytes),
       timer_(io) {
-  parts_.count.Add(1);
+  deps_.count.Add(1);
 }
 
 Connection::~Connection() {
   Close();
-  parts_.count.Add(-1);
+  deps_.count.Add(-1);
 }
 
 void Connection::Start() {
-  ExpireAfter(parts_.options.header_timeout);
+  ExpireAfter(deps_.options.header_timeout);
   transport_->Handshake([self = shared_from_this()](error_code error) {
     if (self->state_ != State::kHandshake) return;
     if (error) return self->Close();
@@ -90,7 +90,7 @@ void Connection::OnRead(const error_code& error, size_t bytes) {
   if (error) return OnEndOfInput();
   if (state_ == State::kLinger) {
     lingered_ += bytes;
-    if (lingered_ > 2 * parts_.chat.limits.max_bytes) return Close();
+    if (lingered_ > 2 * deps_.chat.limits.max_bytes) return Close();
     return Read();
   }
   in_.commit(asio::buffer_copy(in_.prepare(bytes), asio::buffer(chunk_, bytes)));
@@ -109,14 +109,14 @@ void Connection::OnEndOfInput() {
 
 void Connection::NextRequest() {
   parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(parts_.options.max_header_bytes));
-  parser_->body_limit(parts_.chat.limits.max_bytes);
+  parser_->header_limit(static_cast<uint32_t>(deps_.options.max_header_bytes));
+  parser_->body_limit(deps_.chat.limits.max_bytes);
   begun_ = false;
   request_ = {};
   open_.splice(open_.end(), open_, *place_);
   if (in_.size() == 0) in_.shrink_to_fit();
   const bool first = std::exchange(state_, State::kHead) == State::kHandshake;
-  if (!first) ExpireAfter(parts_.options.idle_timeout);
+  if (!first) ExpireAfter(deps_.options.idle_timeout);
   Advance();
 }
 
@@ -134,7 +134,7 @@ bool Connection::Parse() {
     Read();
     return false;
   }
-  if (!std::exchange(begun_, true)) ExpireAfter(parts_.options.header_timeout);
+  if (!std::exchange(begun_, true)) ExpireAfter(deps_.options.header_timeout);
   error_code error;
   in_.consume(parser_->put(in_.data(), error));
   const bool more = error == beast_http::error::need_more;

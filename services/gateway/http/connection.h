@@ -21,7 +21,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "services/gateway/byte_budget.h"
+#include "services/gateway/admission/byte_budget.h"
 #include "services/gateway/http/chat_call.h"
 #include "services/gateway/http/http_error.h"
 #include "services/gateway/http/http_message.h"
@@ -47,10 +47,10 @@ class ConnectionCount {
 };
 
 // What all connections use; outlives them.
-struct ConnectionParts {
+struct ConnectionDeps {
   const HttpOptions& options;
-  const ChatParts& chat;
-  const PageParts& pages;
+  const ChatDeps& chat;
+  const PageFacts& pages;
   const TenantResolver& tenant;
   const std::function<void(const HttpDone&)>& done;
   ByteBudget& bodies;
@@ -69,7 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Stands in `open` until it is closed, behind those that have been idle for longer.
   Connection(std::unique_ptr<Transport> transport, boost::asio::io_context& io,
-             const ConnectionParts& parts, Open& open);
+             const ConnectionDeps& deps, Open& open);
   ~Connection();
 
   void Start();
@@ -137,7 +137,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ArmTimer();
   void OnTimer();
 
-  const ConnectionParts parts_;
+  const ConnectionDeps deps_;
   boost::asio::io_context& io_;
   const std::unique_ptr<Transport> transport_;
   Open& open_;

@@ -81,16 +81,16 @@ void Connection::OnHead() {
   request_.keep_alive = head.keep_alive();
   if (AnswerAtHead() || AnswerBeforeBody()) return;
   if (parser_->is_done()) return StartChat();
-  arriving_ = parts_.arriving.For(request_.tenant);
+  arriving_ = deps_.arriving.For(request_.tenant);
   if (const absl::Status status = arriving_.Grow(1); !status.ok()) return Refuse(status);
   if (absl::EqualsIgnoreCase(View(head[field::expect]), "100-continue") && !request_.http10 &&
       in_.size() == 0) {
     Write("HTTP/1.1 100 Continue\r\n\r\n");
   }
   state_ = State::kBody;
-  body_ = parts_.bodies.For(request_.tenant);
+  body_ = deps_.bodies.For(request_.tenant);
   parser_->eager(true);
-  ExpireAfter(parts_.options.body_timeout);
+  ExpireAfter(deps_.options.body_timeout);
 }
 
 // What every request must be, and all that is told without a body.
@@ -141,7 +141,7 @@ bool Connection::AnswerAtHead() {
 // The key, then what needs no body, or whether the body is worth to be read.
 bool Connection::AnswerBeforeBody() {
   const auto& head = parser_->get();
-  if (NeedsKey(request_.route) && parts_.tenant) {
+  if (NeedsKey(request_.route) && deps_.tenant) {
     // Of several keys nobody knows which one is meant: who stands in front may know another.
     if (head.count(field::authorization) > 1) {
       Refuse(base::Error(absl::StatusCode::kUnauthenticated, "KEY_MISSING",
@@ -149,7 +149,7 @@ bool Connection::AnswerBeforeBody() {
                          "KEY\""));
       return true;
     }
-    absl::StatusOr<std::string> tenant = parts_.tenant(View(head[field::authorization]));
+    absl::StatusOr<std::string> tenant = deps_.tenant(View(head[field::authorization]));
     if (!tenant.ok()) {
       Refuse(tenant.status());
       return true;
@@ -158,7 +158,7 @@ bool Connection::AnswerBeforeBody() {
   }
   if (request_.route != Route::kChat) {
     if (parser_->is_done()) {
-      Send(PageAt(request_.route, request_.target, parts_.pages));
+      Send(PageAt(request_.route, request_.target, deps_.pages));
     } else {
       Refuse(400, "http_invalid", "a request of this path has no body");
     }
@@ -178,12 +178,12 @@ bool Connection::AnswerBeforeBody() {
 void Connection::StartChat() {
   state_ = State::kAnswer;
   deadline_ = SteadyTime::max();
-  const ChatParts& chat = parts_.chat;
+  const ChatDeps& chat = deps_.chat;
   arriving_.Reset();
   rpc::RequestContext context;
   context.request_id = request_.id;
   context.trace = request_.trace;
-  context.deadline = request_.arrival + chat.answer.options.deadline_cap;
+  context.deadline = request_.arrival + chat.options.deadline_cap;
   request_.entered = true;
   absl::StatusOr<std::shared_ptr<ChatCall>> call =
       ChatCall::Enter(chat, std::move(context), request_.arrival, request_.tenant,
@@ -198,7 +198,7 @@ void Connection::StartChat() {
   if (body.size() <= kInlineBodyBytes) {
     call_->Start(std::move(body), std::move(body_));
   } else {
-    asio::post(parts_.parsers,
+    asio::post(deps_.parsers,
                [call = call_, body = std::move(body), held = std::move(body_)]() mutable {
                  call->Start(std::move(body), std::move(held));
                });
@@ -213,7 +213,7 @@ void Connection::OnWake() {
     case ChatCall::State::kRunning:
       return;
     case ChatCall::State::kEnded:
-      return ExpireAfter(parts_.options.write_timeout);
+      return ExpireAfter(deps_.options.write_timeout);
     case ChatCall::State::kAbandoned:
       return Close();
   }
@@ -241,7 +241,7 @@ void Connection::SendNext() {
     call_.reset();
     answered_ = true;
     Tell(200);
-    ExpireAfter(parts_.options.write_timeout);
+    ExpireAfter(deps_.options.write_timeout);
   }
   if (!bytes.empty()) Write(std::move(bytes));
 }
@@ -254,21 +254,21 @@ void Connection::Introduce() {
   // Of several headers nobody knows which one is meant.
   const bool one = head.count("traceparent") == 1;
   request_.trace = rpc::BeginSpan(one ? Printable(head["traceparent"]) : std::string(),
-                                  parts_.chat.answer.options.spans != nullptr);
-  request_.arrival = parts_.chat.answer.clock.Now();
+                                  deps_.chat.options.spans != nullptr);
+  request_.arrival = deps_.chat.answer.clock.Now();
 }
 
 void Connection::RefuseUnreadable(const error_code& error) {
   if (error == beast_http::error::body_limit) {
     if (state_ == State::kHead) TakeStartLine();  // a length that was announced
     return Refuse(413, "body_too_large",
-                  absl::StrCat("the body has more than ", parts_.chat.limits.max_bytes,
+                  absl::StrCat("the body has more than ", deps_.chat.limits.max_bytes,
                                " bytes (--max_message_bytes)"));
   }
   if (error == beast_http::error::header_limit || error == beast_http::error::buffer_overflow) {
     return Refuse(
         431, "headers_too_large",
-        absl::StrCat("the headers have more than ", parts_.options.max_header_bytes, " bytes"));
+        absl::StrCat("the headers have more than ", deps_.options.max_header_bytes, " bytes"));
   }
   if (error == beast_http::error::bad_version) {
     return Refuse(505, "http_version", "HTTP/1.1 and HTTP/1.0 are spoken here");
@@ -287,14 +287,14 @@ void Connection::Refuse(int status, const char* code, std::string message) {
 
 Framing Connection::FramingOf(bool stream) {
   // Behind a body that was not read to its end, nobody knows where the next request begins.
-  if (!parser_->is_done() || parts_.draining.load()) request_.keep_alive = false;
+  if (!parser_->is_done() || deps_.draining.load()) request_.keep_alive = false;
   Framing framing;
   framing.keep_alive = request_.keep_alive;
   framing.head_only = request_.head_only;
   framing.stream = stream;
   framing.chunked = !request_.http10;
   framing.request_id = request_.id;
-  framing.now = parts_.chat.answer.clock.WallTime();
+  framing.now = deps_.chat.answer.clock.WallTime();
   return framing;
 }
 
@@ -305,7 +305,7 @@ void Connection::Send(const Response& response) {
   body_.Reset();
   arriving_.Reset();
   Tell(response.status);
-  ExpireAfter(parts_.options.write_timeout);
+  ExpireAfter(deps_.options.write_timeout);
   Write(Serialize(response, FramingOf(false)));
   Read();
 }
@@ -334,7 +334,7 @@ void Connection::OnWritten(const error_code& error) {
     return;
   }
   answered_ = false;
-  if (request_.keep_alive && !parts_.draining.load()) return NextRequest();
+  if (request_.keep_alive && !deps_.draining.load()) return NextRequest();
   Linger();
 }
 
@@ -342,13 +342,13 @@ void Connection::OnWritten(const error_code& error) {
 void Connection::Linger() {
   state_ = State::kLinger;
   in_.clear();
-  ExpireAfter(parts_.options.linger_timeout);
+  ExpireAfter(deps_.options.linger_timeout);
   transport_->EndWrites();
   Read();
 }
 
 void Connection::Tell(int status) {
-  if (!parts_.done) return;
+  if (!deps_.done) return;
   HttpDone done;
   done.request_id = request_.id;
   done.trace = request_.trace;
@@ -357,8 +357,8 @@ void Connection::Tell(int status) {
   done.stream = request_.stream || (call_ && call_->stream());
   done.entered = request_.entered;
   done.arrival = request_.arrival;
-  done.end = parts_.chat.answer.clock.Now();
-  parts_.done(done);
+  done.end = deps_.chat.answer.clock.Now();
+  deps_.done(done);
 }
 
 }  // namespace tessera::gateway::http

@@ -1,7 +1,7 @@
 #include "services/gateway/http/http_done.h"
 
 #include "common/base/error.h"
-#include "common/rpc/request_end.h"
+#include "common/rpc/trace/request_end.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -31,7 +31,7 @@ absl::Status StatusOf(int status) {
 
 }  // namespace
 
-std::function<void(const HttpDone&)> TellRefusals(const GatewayMetrics& metrics,
+std::function<void(const HttpDone&)> TellRefusals(const RequestMetrics& metrics,
                                                   rpc::SpanExporter* spans) {
   return [&metrics, spans](const HttpDone& done) {
     if (done.entered || done.route != "chat" || done.status < 400) return;

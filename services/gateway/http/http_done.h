@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/answer/request_metrics.h"
 #include "services/gateway/http/http_server.h"
 
 namespace tessera::rpc {
@@ -11,10 +11,10 @@ class SpanExporter;
 
 namespace tessera::gateway::http {
 
-// For HttpParts::done: each chat request that got no further than HTTP is counted, and has one line
-// of the log and a span; GatewayMetrics tells of the others. Both outlive the server; `spans` may
+// For HttpDeps::done: each chat request that got no further than HTTP is counted, and has one line
+// of the log and a span; RequestMetrics tells of the others. Both outlive the server; `spans` may
 // be null.
-std::function<void(const HttpDone&)> TellRefusals(const GatewayMetrics& metrics,
+std::function<void(const HttpDone&)> TellRefusals(const RequestMetrics& metrics,
                                                   rpc::SpanExporter* spans);
 
 }  // namespace tessera::gateway::http

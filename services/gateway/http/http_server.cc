@@ -125,10 +125,10 @@ absl::Status HttpOptions::Validate() const {
 
 // In the order of birth: what dies later is used by what is below it.
 struct HttpServer::Engine {
-  Engine(HttpOptions http_options, HttpParts http_parts)
+  Engine(HttpOptions http_options, HttpDeps http_deps)
       : options(std::move(http_options)),
-        parts(std::move(http_parts)),
-        timers(parts.answer.clock) {}
+        deps(std::move(http_deps)),
+        timers(deps.api.answer.clock) {}
 
   absl::Status Prepare();
   absl::Status Listen();
@@ -140,8 +140,8 @@ struct HttpServer::Engine {
   void Shutdown(absl::Duration grace);
 
   const HttpOptions options;
-  const HttpParts parts;
-  PageParts pages;
+  const HttpDeps deps;
+  PageFacts pages;
   base::Timers timers;
   std::optional<ByteBudget> bodies, arriving;
   std::atomic<bool> draining{false};
@@ -150,9 +150,9 @@ struct HttpServer::Engine {
   std::vector<std::unique_ptr<Loop>> loops;  // calls that have lost their connection post to them
   std::optional<rpc::CallTracker> tracker;
   std::unique_ptr<ImageFetcher> fetcher;
-  std::optional<ChatParts> chat;
+  std::optional<ChatDeps> chat;
   std::optional<asio::thread_pool> parsers;
-  std::optional<ConnectionParts> connection;
+  std::optional<ConnectionDeps> connection;
   std::optional<tcp::acceptor> acceptor;    // of the first loop
   std::optional<asio::steady_timer> pause;  // likewise
   size_t next_loop = 0;
@@ -161,7 +161,7 @@ struct HttpServer::Engine {
 };
 
 absl::Status HttpServer::Engine::Prepare() {
-  const GatewayOptions& gateway = parts.answer.options;
+  const ApiOptions& gateway = deps.api.options;
   if (!options.tls_certificate.empty()) {
     ASSIGN_OR_RETURN(
         tls, TlsContext::Create({options.tls_certificate, options.tls_key, options.tls_client_ca}));
@@ -174,19 +174,19 @@ absl::Status HttpServer::Engine::Prepare() {
     fetch.loopback_port = options.image_url_loopback_port;
     ASSIGN_OR_RETURN(fetcher, ImageFetcher::Create(std::move(fetch)));
   }
-  pages = {gateway.model_name, absl::ToUnixSeconds(parts.answer.clock.WallTime()),
-           parts.model.context_tokens(), parts.version, parts.health};
+  pages = {gateway.model_name, absl::ToUnixSeconds(deps.api.answer.clock.WallTime()),
+           deps.model.context_tokens(), deps.version, deps.health};
   bodies.emplace(gateway.body_limits(options.max_bodies_bytes));
   arriving.emplace(gateway.arriving_limits(options.max_connections));
   tracker.emplace();
   ChatLimits limits;
   limits.max_bytes = gateway.max_message_bytes;
-  limits.context_tokens = parts.model.context_tokens();
+  limits.context_tokens = deps.model.context_tokens();
   limits.image_urls = fetcher != nullptr;
-  chat.emplace(ChatParts{parts.answer, timers, *tracker, limits, fetcher.get()});
+  chat.emplace(ChatDeps{gateway, deps.api.answer, timers, *tracker, limits, fetcher.get()});
   parsers.emplace(static_cast<size_t>(options.parse_threads));
-  connection.emplace(ConnectionParts{options, *chat, pages, parts.tenant, parts.done, *bodies,
-                                     *arriving, *parsers, draining, count});
+  connection.emplace(ConnectionDeps{options, *chat, pages, deps.tenant, deps.done, *bodies,
+                                    *arriving, *parsers, draining, count});
   for (int i = 0; i < options.threads; ++i) loops.push_back(std::make_unique<Loop>());
   return absl::OkStatus();
 }
@@ -266,7 +266,7 @@ void HttpServer::Engine::RefuseConnection(tcp::socket socket) {
   framing.keep_alive = false;
   const std::string id = rpc::NewRequestId();
   framing.request_id = id;
-  framing.now = parts.answer.clock.WallTime();
+  framing.now = deps.api.answer.clock.WallTime();
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(Serialize(response, framing)), ignored);
@@ -296,12 +296,11 @@ void HttpServer::Engine::Shutdown(absl::Duration grace) {
   tracker.reset();  // waits for the answers
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options,
-                                                              HttpParts parts) {
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options, HttpDeps deps) {
   RETURN_IF_ERROR(options.Validate());
   try {  // Asio throws where the machine has no more files or threads
     auto server = std::unique_ptr<HttpServer>(
-        new HttpServer(std::make_unique<Engine>(std::move(options), std::move(parts))));
+        new HttpServer(std::make_unique<Engine>(std::move(options), std::move(deps))));
     Engine& engine = *server->engine_;
     RETURN_IF_ERROR(engine.Prepare());
     RETURN_IF_ERROR(engine.Listen());

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/rpc/trace_context.h"
-#include "services/gateway/answer.h"
+#include "common/rpc/trace/trace_context.h"
+#include "services/gateway/api/api_deps.h"
 #include "tessera/v1/gateway.pb.h"
 
 namespace tessera::gateway::http {
@@ -46,7 +46,7 @@ struct HttpDone {
   absl::string_view route;  // "chat", "models", "health", "version", "unknown"
   int status = 0;
   bool stream = false;
-  bool entered = false;  // a chat call: GatewayMetrics has told its end already
+  bool entered = false;  // a chat call: RequestMetrics has told its end already
   absl::Time arrival;    // the end of the request's head
   absl::Time end;
 };
@@ -55,8 +55,8 @@ struct HttpDone {
 // none. Any thread; must not wait.
 using TenantResolver = std::function<absl::StatusOr<std::string>(absl::string_view authorization)>;
 
-struct HttpParts {
-  Answer::Parts answer;  // what these refer to outlives the server
+struct HttpDeps {
+  ApiDeps api;  // what it refers to outlives the server
   v1::GetModelInfoResponse model;
   std::string version;                        // for /version
   TenantResolver tenant;                      // empty: everybody is the tenant ""
@@ -70,7 +70,7 @@ class HttpServer {
  public:
   // Listens at once. INVALID_ARGUMENT: BAD_OPTION, or ADDRESS_UNAVAILABLE where the address cannot
   // be had (ports are not shared).
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, HttpParts parts);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, HttpDeps deps);
   // Shutdown(0).
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -26,7 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
-#include "services/gateway/byte_budget.h"
+#include "services/gateway/admission/byte_budget.h"
 #include "services/gateway/http/image_url.h"
 
 namespace tessera::gateway::http {

@@ -27,20 +27,20 @@ absl::string_view PathOf(absl::string_view target) {
   return target.substr(0, target.find('?'));
 }
 
-base::Json ModelJson(const PageParts& parts) {
+base::Json ModelJson(const PageFacts& facts) {
   base::Json json = base::Json::object();
-  json["id"] = parts.model;
+  json["id"] = facts.model;
   json["object"] = "model";
-  json["created"] = parts.created;
+  json["created"] = facts.created;
   json["owned_by"] = "tessera";
-  json["max_model_len"] = parts.context_tokens;
+  json["max_model_len"] = facts.context_tokens;
   return json;
 }
 
-Response ModelPage(absl::string_view name, const PageParts& parts) {
+Response ModelPage(absl::string_view name, const PageFacts& facts) {
   Response page;
-  if (name == parts.model) {
-    page.body = JsonText(ModelJson(parts));
+  if (name == facts.model) {
+    page.body = JsonText(ModelJson(facts));
     return page;
   }
   const std::string shown(name.substr(0, 128));
@@ -50,8 +50,8 @@ Response ModelPage(absl::string_view name, const PageParts& parts) {
                          "model", shown)));
 }
 
-Response HealthPage(const PageParts& parts) {
-  const absl::Status health = parts.health ? parts.health() : absl::OkStatus();
+Response HealthPage(const PageFacts& facts) {
+  const absl::Status health = facts.health ? facts.health() : absl::OkStatus();
   if (!health.ok()) {
     return ErrorResponse(ToHttpError(
         base::WithReason(absl::UnavailableError(health.message()),
@@ -84,16 +84,16 @@ bool NeedsKey(Route route) {
   return route == Route::kChat || route == Route::kModels || route == Route::kModel;
 }
 
-Response PageAt(Route route, absl::string_view target, const PageParts& parts) {
-  if (route == Route::kModel) return ModelPage(PathOf(target).substr(kModels.size() + 1), parts);
-  if (route == Route::kHealth) return HealthPage(parts);
+Response PageAt(Route route, absl::string_view target, const PageFacts& facts) {
+  if (route == Route::kModel) return ModelPage(PathOf(target).substr(kModels.size() + 1), facts);
+  if (route == Route::kHealth) return HealthPage(facts);
   base::Json json = base::Json::object();
   if (route == Route::kVersion) {
-    json["version"] = parts.version;
+    json["version"] = facts.version;
   } else {
     json["object"] = "list";
     json["data"] = base::Json::array();
-    json["data"].push_back(ModelJson(parts));
+    json["data"].push_back(ModelJson(facts));
   }
   Response page;
   page.body = JsonText(json);

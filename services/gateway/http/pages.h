@@ -23,7 +23,7 @@ absl::string_view AllowOf(Route route);
 bool NeedsKey(Route route);
 
 // What the pages tell.
-struct PageParts {
+struct PageFacts {
   std::string model;    // its name
   int64_t created = 0;  // since when it is served, seconds since 1970
   uint32_t context_tokens = 0;
@@ -33,6 +33,6 @@ struct PageParts {
 };
 
 // The page at a route other than kChat and kUnknown. Pure but for `health`.
-Response PageAt(Route route, absl::string_view target, const PageParts& parts);
+Response PageAt(Route route, absl::string_view target, const PageFacts& facts);
 
 }  // namespace tessera::gateway::http

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/store/memory_store.h"
-#include "tests/common/store/redis_fixture.h"
+#include "tests/common/store/redis/redis_fixture.h"
 
 namespace tessera::store {
 namespace {

@@ -17,7 +17,7 @@
 #include "common/base/digest.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/rpc/trace_context.h"
+#include "common/rpc/trace/trace_context.h"
 #include "tests/services/decode/decode_service_fixture.h"
 #include "tests/support/log_lines.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/base/error.h"
-#include "tests/services/decode/engine/allocation_count.h"
 #include "tests/services/decode/engine/engine_loop_fixture.h"
+#include "tests/support/allocation_count.h"
 
 namespace tessera::decode {
 namespace {

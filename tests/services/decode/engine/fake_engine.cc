@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "kernels/create.h"
-#include "services/decode/engine/block_hash.h"
+#include "services/decode/cache/block_hash.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tessera::testing {
@@ -176,13 +176,6 @@ void FakeStore::Release() {
   base::MutexLock lock(mutex_);
   blocked_.clear();
   changed_.SignalAll();
-}
-
-store::EmbeddingKey FakeKey(uint8_t number) {
-  base::Sha256Digest digest{};
-  digest[0] = number;
-  digest[31] = 1;
-  return store::EmbeddingKey(digest);
 }
 
 store::RecordPtr FakeRecord(uint8_t number, int64_t rows, int64_t width) {

@@ -14,6 +14,7 @@
 #include "services/decode/engine/engine_options.h"
 #include "services/decode/engine/request.h"
 #include "services/decode/engine/token_sink.h"
+#include "tests/support/fake_key.h"
 
 // What the engine's tests put around it: a model whose answers depend on every token and row that
 // the paged cache holds for a sequence, a store that can be slow, a sink that remembers.
@@ -86,7 +87,6 @@ class FakeStore final : public store::EmbeddingStore {
   std::set<store::EmbeddingKey> blocked_ ABSL_GUARDED_BY(mutex_);
 };
 
-store::EmbeddingKey FakeKey(uint8_t number);
 // Rows that depend on `number`.
 store::RecordPtr FakeRecord(uint8_t number, int64_t rows, int64_t width = kFakeWidth);
 

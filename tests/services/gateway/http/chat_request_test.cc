@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "services/gateway/answer/validate.h"
 #include "services/gateway/http/http_error.h"
-#include "services/gateway/validate.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-GatewayOptions Options() {
-  GatewayOptions options;
+AnswerOptions Options() {
+  AnswerOptions options;
   options.model_name = "shelf-vqa";
   options.handle_key = std::string(32, 'k');
   return options;
@@ -258,7 +258,7 @@ TEST(ChatRequestTest, UrlsToFetchAreListedWhereTheyMayBe) {
 }
 
 TEST(ChatRequestTest, BytesOverThePictureLimitAre413) {
-  GatewayOptions options = Options();
+  AnswerOptions options = Options();
   options.max_image_bytes = 8;
   absl::StatusOr<ChatRequest> chat =
       ParseChatRequest(WithPicture("data:image/png;base64,QUFBQUFBQUFBQUFBQUFBQUFBQUFB"), Limits());

@@ -30,7 +30,7 @@ class HttpDoneTest : public ::testing::Test {
   }
 
   metrics::Metrics all_{"m"};
-  GatewayMetrics metrics_{all_};
+  RequestMetrics metrics_{all_};
   const std::function<void(const HttpDone&)> tell_ = TellRefusals(metrics_, nullptr);
 };
 

@@ -161,12 +161,13 @@ absl::Status HttpGateway::TryStart() {
   model.set_model("m");
   model.set_context_tokens(4096);
   auto started = gateway::http::HttpServer::Start(
-      http, {.answer = {options, resolver_, decode, clock, metrics_, *admission, pace_, running},
-             .model = model,
-             .version = "1.2.3",
-             .tenant = tenant,
-             .health = health,
-             .done = done});
+      http,
+      {.api = {options, {options, resolver_, decode, clock, metrics_, *admission, pace_, running}},
+       .model = model,
+       .version = "1.2.3",
+       .tenant = tenant,
+       .health = health,
+       .done = done});
   if (!started.ok()) return started.status();
   server = *std::move(started);
   return absl::OkStatus();

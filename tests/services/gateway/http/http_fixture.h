@@ -65,7 +65,7 @@ class HttpGateway {
   // One request on a connection of its own.
   HttpReply Send(absl::string_view bytes);
 
-  gateway::GatewayOptions options;
+  gateway::ApiOptions options;
   gateway::http::HttpOptions http;
   gateway::http::TenantResolver tenant;
   std::function<absl::Status()> health;
@@ -81,7 +81,7 @@ class HttpGateway {
 
  private:
   metrics::Metrics all_metrics_{"m"};
-  gateway::GatewayMetrics metrics_{all_metrics_};
+  gateway::RequestMetrics metrics_{all_metrics_};
   gateway::Pace pace_;
   gateway::KnownImages known_{16};
   gateway::ImageResolver resolver_{vision, known_, "f"};

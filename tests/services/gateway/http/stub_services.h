@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "services/gateway/decode_client.h"
-#include "services/gateway/vision_client.h"
+#include "services/gateway/fleet/decode_client.h"
+#include "services/gateway/fleet/vision_client.h"
 
 namespace tessera::testing {
 

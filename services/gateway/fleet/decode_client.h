@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/rpc/trace/request_context.h"
+#include "services/gateway/fleet/vision_client.h"
+#include "tessera/v1/decode.pb.h"
+
+namespace tessera::gateway {
+
+// Which replica answers, and why that one.
+struct Routed {
+  std::string replica;
+  std::string reason;
+  bool redirected = false;  // its first choice would have been too late
+};
+
+// Where a request would best go.
+struct Placement {
+  // Requests with the same one are best answered in the same place; may be empty.
+  std::string affinity;
+  // A replica that would make it wait longer is passed over where another would not.
+  absl::Duration patience = absl::InfiniteDuration();
+};
+
+// Until a request would begin, by what waits there already; 0 where that is not known.
+struct DecodeWaits {
+  absl::Duration first;  // at the replica that its affinity chooses
+  absl::Duration least;  // at the one with the least to do
+};
+
+// What an answer under way says. One call at a time, on any thread; OnDone is the last.
+class DecodeEvents {
+ public:
+  virtual ~DecodeEvents() = default;
+  // The replica that answers: once, or again where another took over.
+  virtual void OnRouted(const Routed& routed) = 0;
+  virtual void OnAccepted(const v1::Accepted& accepted) = 0;
+  virtual void OnNeedRows(const v1::NeedRows& need) = 0;
+  // False: taken, but no more until DecodeCall::Resume.
+  virtual bool OnPiece(v1::TextPiece piece) = 0;
+  // OK with an end, or the error.
+  virtual void OnDone(const absl::Status& status, const v1::DecodeEnd& end) = 0;
+};
+
+class DecodeCall : public Call {
+ public:
+  // Says that records asked for by NeedRows exist.
+  virtual void RowsReady(const std::vector<uint32_t>& images) = 0;
+  // Goes on after an OnPiece that said false: once for each, perhaps before it has returned. Until
+  // then nothing is read from the service, so that it pauses the answer.
+  virtual void Resume() = 0;
+};
+
+// The decode service. Any thread.
+class DecodeClient {
+ public:
+  virtual ~DecodeClient() = default;
+  // Events may come before Generate returns. `events` is kept until OnDone has returned.
+  virtual std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+                                               const rpc::RequestContext& request,
+                                               const Placement& placement,
+                                               std::shared_ptr<DecodeEvents> events) = 0;
+
+  using PrefillDone = std::function<void(absl::StatusOr<v1::DecodeServicePrefillResponse>)>;
+  // Ahead-work. `done` is called exactly once, on any thread, possibly before Prefill returns.
+  virtual std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                        const rpc::RequestContext& request,
+                                        const std::string& affinity, PrefillDone done) = 0;
+
+  virtual DecodeWaits Waits(const std::string& affinity) { return {}; }
+};
+
+}  // namespace tessera::gateway

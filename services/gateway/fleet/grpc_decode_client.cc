@@ -1,0 +1,235 @@
+#include "services/gateway/fleet/grpc_decode_client.h"
+
+#include <deque>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/rpc/call_tracker.h"
+#include "common/rpc/request.h"
+#include "common/rpc/status.h"
+#include "tessera/v1/decode.grpc.pb.h"
+
+namespace tessera::gateway {
+namespace {
+
+// One Generate stream. A hold keeps it open for RowsReady, which comes from other threads, until
+// the service has said its last word: an answer that gave its blocks up may ask for rows when half
+// of it is told. Owns itself until OnDone.
+class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGenerateRequest,
+                                                          v1::DecodeServiceGenerateResponse>,
+                           public DecodeCall,
+                           public std::enable_shared_from_this<GenerateCall> {
+ public:
+  GenerateCall(rpc::CallTracker& tracker, std::shared_ptr<DecodeEvents> events)
+      : token_(tracker), events_(std::move(events)) {}
+
+  void Start(v1::DecodeService::Stub& stub, const v1::DecodeStart& start,
+             const rpc::RequestContext& request, absl::Time now) {
+    self_ = shared_from_this();
+    rpc::ForwardRequest(request, now, context_);
+    context_.set_initial_metadata_corked(true);  // goes with the start, in one packet
+    stub.async()->Generate(&context_, this);
+    AddHold();
+    {
+      base::MutexLock lock(mutex_);
+      *outgoing_.emplace_back().mutable_start() = start;
+      WriteNext();
+    }
+    StartRead(&read_);
+    StartCall();
+  }
+
+  void Cancel() override {
+    context_.TryCancel();
+    bool read = false;
+    {
+      base::MutexLock lock(mutex_);
+      cancelled_ = true;
+      read = std::exchange(paused_, false);
+    }
+    if (read) StartRead(&read_);  // which fails, and so ends the call
+  }
+
+  void RowsReady(const std::vector<uint32_t>& images) override {
+    base::MutexLock lock(mutex_);
+    if (closed_ || last_) return;
+    outgoing_.emplace_back().mutable_rows_ready()->mutable_images()->Add(images.begin(),
+                                                                         images.end());
+    WriteNext();
+  }
+
+  void Resume() override {
+    {
+      base::MutexLock lock(mutex_);
+      if (!paused_) {
+        resumed_ = true;  // before the piece's taker has said that it is full
+        return;
+      }
+      paused_ = false;
+    }
+    StartRead(&read_);  // the hold lasts until a read fails
+  }
+
+  void OnWriteDone(bool ok) override {
+    base::MutexLock lock(mutex_);
+    writing_ = false;
+    outgoing_.pop_front();
+    if (ok && !closed_) WriteNext();
+  }
+
+  // Decode has all it can ask for.
+  void CloseWrites() {
+    base::MutexLock lock(mutex_);
+    last_ = true;
+    WriteNext();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      CloseWrites();
+      {
+        base::MutexLock lock(mutex_);
+        closed_ = true;
+      }
+      RemoveHold();
+      return;
+    }
+    switch (read_.kind_case()) {
+      case v1::DecodeServiceGenerateResponse::kAccepted:
+        events_->OnAccepted(read_.accepted());
+        break;
+      case v1::DecodeServiceGenerateResponse::kNeedRows:
+        events_->OnNeedRows(read_.need_rows());
+        break;
+      case v1::DecodeServiceGenerateResponse::kPiece:
+        if (!events_->OnPiece(std::move(*read_.mutable_piece())) && Pauses()) return;
+        break;
+      case v1::DecodeServiceGenerateResponse::kEnd:
+        CloseWrites();
+        end_ = read_.end();
+        ended_ = true;
+        break;
+      default:
+        break;
+    }
+    StartRead(&read_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<GenerateCall> self = std::move(self_);
+    absl::Status result = rpc::FromGrpc(status);
+    if (result.ok() && !ended_) result = absl::InternalError("decode ended without an end");
+    events_->OnDone(result, end_);
+    events_ = nullptr;
+  }
+
+ private:
+  // Whether the next read is Resume's.
+  bool Pauses() {
+    base::MutexLock lock(mutex_);
+    paused_ = !std::exchange(resumed_, false) && !cancelled_;
+    return paused_;
+  }
+
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || writes_done_) return;
+    if (!outgoing_.empty()) {
+      writing_ = true;
+      StartWrite(&outgoing_.front());
+    } else if (last_) {
+      writes_done_ = true;
+      StartWritesDone();
+    }
+  }
+
+  const rpc::CallTracker::Token token_;  // first: goes last
+  std::shared_ptr<DecodeEvents> events_;
+  grpc::ClientContext context_;
+  v1::DecodeServiceGenerateResponse read_;
+  v1::DecodeEnd end_;
+  bool ended_ = false;
+  std::shared_ptr<GenerateCall> self_;
+
+  base::Mutex mutex_;
+  std::deque<v1::DecodeServiceGenerateRequest> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool last_ ABSL_GUARDED_BY(mutex_) = false;         // nothing will be added to outgoing_
+  bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // said so to the service
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;  // no read is under way
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;  // Resume came first
+};
+
+// One Prefill call. Owns itself until OnDone.
+class PrefillCall final : public grpc::ClientUnaryReactor,
+                          public Call,
+                          public std::enable_shared_from_this<PrefillCall> {
+ public:
+  PrefillCall(rpc::CallTracker& tracker, v1::DecodeServicePrefillRequest start,
+              DecodeClient::PrefillDone done)
+      : token_(tracker), start_(std::move(start)), done_(std::move(done)) {}
+
+  void Start(v1::DecodeService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
+    self_ = shared_from_this();
+    rpc::ForwardRequest(request, now, context_);
+    stub.async()->Prefill(&context_, &start_, &response_, this);
+    StartCall();
+  }
+
+  void Cancel() override { context_.TryCancel(); }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<PrefillCall> self = std::move(self_);
+    const DecodeClient::PrefillDone done = std::move(done_);
+    if (status.ok()) {
+      done(std::move(response_));
+    } else {
+      done(rpc::FromGrpc(status));
+    }
+  }
+
+ private:
+  const rpc::CallTracker::Token token_;  // first: goes last
+  const v1::DecodeServicePrefillRequest start_;
+  DecodeClient::PrefillDone done_;
+  grpc::ClientContext context_;
+  v1::DecodeServicePrefillResponse response_;
+  std::shared_ptr<PrefillCall> self_;
+};
+
+class GrpcDecodeClient final : public DecodeClient {
+ public:
+  GrpcDecodeClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
+      : stub_(v1::DecodeService::NewStub(channel)), clock_(clock) {}
+
+  std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+                                       const rpc::RequestContext& request, const Placement&,
+                                       std::shared_ptr<DecodeEvents> events) override {
+    auto call = std::make_shared<GenerateCall>(tracker_, std::move(events));
+    call->Start(*stub_, start, request, clock_.Now());
+    return call;
+  }
+
+  std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                const rpc::RequestContext& request, const std::string&,
+                                PrefillDone done) override {
+    auto call = std::make_shared<PrefillCall>(tracker_, start, std::move(done));
+    call->Start(*stub_, request, clock_.Now());
+    return call;
+  }
+
+ private:
+  const std::unique_ptr<v1::DecodeService::Stub> stub_;  // holds the channel
+  const base::Clock& clock_;
+  rpc::CallTracker tracker_;  // last: waits for the calls first
+};
+
+}  // namespace
+
+std::unique_ptr<DecodeClient> MakeGrpcDecodeClient(std::shared_ptr<grpc::Channel> channel,
+                                                   const base::Clock& clock) {
+  return std::make_unique<GrpcDecodeClient>(std::move(channel), clock);
+}
+
+}  // namespace tessera::gateway

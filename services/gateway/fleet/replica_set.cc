@@ -1,0 +1,364 @@
+#include "services/gateway/fleet/replica_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+namespace tessera::gateway {
+namespace {
+
+constexpr absl::Duration kRewatch = absl::Milliseconds(100);  // after a watch has ended
+constexpr absl::Duration kRetryAfter = absl::Seconds(1);
+// Until it is asked for an answer that the system has not given yet.
+constexpr absl::Duration kUnansweredInterval = absl::Milliseconds(250);
+
+void CancelAll(const std::vector<std::shared_ptr<Call>>& calls) {
+  for (const std::shared_ptr<Call>& call : calls) call->Cancel();
+}
+
+}  // namespace
+
+ReplicaSet::ReplicaSet(ReplicaSetOptions options, ReplicaHooks hooks, base::Clock& clock)
+    : options_(std::move(options)),
+      hooks_(std::move(hooks)),
+      clock_(clock),
+      lookup_(options_.addresses, hooks_.resolve),
+      timers_(std::make_unique<base::Timers>(clock)) {
+  CheckSilence();
+  if (hooks_.resolve == nullptr) {
+    Adopt(options_.addresses);
+  } else {
+    resolver_ = std::thread([this] { ResolveLoop(); });
+  }
+}
+
+ReplicaSet::~ReplicaSet() {
+  Calls watches;
+  {
+    base::MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.SignalAll();
+  }
+  lookup_.Cancel();
+  if (resolver_.joinable()) resolver_.join();
+  timers_ = nullptr;  // none is started from now on
+  {
+    base::MutexLock lock(mutex_);
+    for (auto& [name, member] : members_) {
+      for (std::shared_ptr<Call>& call : TakeOut(member)) watches.push_back(std::move(call));
+      if (member.watch) watches.push_back(member.watch);
+    }
+  }
+  CancelAll(watches);
+  watches.clear();  // their replicas wait for them to go
+  {
+    base::MutexLock lock(mutex_);
+    while (watching_ > 0) changed_.Wait(mutex_);
+    for (auto& [name, member] : members_) gone_.push_back(std::move(member.replica));
+    members_.clear();
+  }
+  while (true) {
+    SweepGone();
+    base::MutexLock lock(mutex_);
+    if (gone_.empty()) return;
+    changed_.WaitFor(mutex_, absl::Milliseconds(1));
+  }
+}
+
+void ReplicaSet::ResolveLoop() {
+  while (true) {
+    const bool answered = Resolve();
+    SweepGone();
+    const absl::Time due =
+        clock_.Now() + (answered ? options_.resolve_interval
+                                 : std::min(options_.resolve_interval, kUnansweredInterval));
+    base::MutexLock lock(mutex_);
+    while (!stop_ && clock_.Now() < due) clock_.WaitUntil(changed_, mutex_, due);
+    if (stop_) return;
+  }
+}
+
+void ReplicaSet::SweepGone() {
+  std::vector<std::shared_ptr<Replica>> unused;  // they go without the lock
+  base::MutexLock lock(mutex_);
+  for (std::shared_ptr<Replica>& replica : gone_) {
+    if (replica.use_count() == 1) unused.push_back(std::move(replica));
+  }
+  std::erase(gone_, nullptr);
+}
+
+bool ReplicaSet::Resolve() {
+  std::vector<NameLookup::Addresses> found = lookup_.Ask();
+  if (found.size() < options_.addresses.size()) return true;  // cancelled
+  bool answered = true;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < found.size(); ++i) {
+    answered = answered && !absl::IsDeadlineExceeded(found[i].status());
+    base::MutexLock lock(mutex_);
+    std::vector<std::string>& known = resolved_[options_.addresses[i]];
+    if (found[i].ok() && !found[i]->empty()) known = *std::move(found[i]);
+    for (const std::string& name : known) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  Adopt(names);
+  return answered;
+}
+
+// New ones are watched; those that are gone get no more requests and finish what they have.
+void ReplicaSet::Adopt(const std::vector<std::string>& names) {
+  std::vector<std::string> added;
+  Calls watches;
+  {
+    base::MutexLock lock(mutex_);
+    for (const std::string& name : names_) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      const auto gone = members_.find(name);
+      if (gone->second.watch) watches.push_back(gone->second.watch);
+      gone_.push_back(std::move(gone->second.replica));
+      members_.erase(gone);
+      base::Log(base::LogLevel::kInfo,
+                absl::StrCat("gateway: ", options_.service, " ", name, " is no replica any more"));
+    }
+    names_ = names;
+    for (const std::string& name : names) {
+      if (!members_.contains(name)) added.push_back(name);
+    }
+  }
+  CancelAll(watches);
+  if (!watches.empty()) TellOfChange();
+  for (const std::string& name : added) {
+    std::shared_ptr<Replica> replica = hooks_.make(name);
+    {
+      base::MutexLock lock(mutex_);
+      Member& member = members_[name];
+      member.up = !replica->watch;
+      member.replica = std::move(replica);
+    }
+    StartWatch(name);
+  }
+}
+
+void ReplicaSet::StartWatch(const std::string& name) {
+  std::shared_ptr<Replica> replica;
+  uint64_t number = 0;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (stop_ || found == members_.end() || !found->second.replica->watch) return;
+    replica = found->second.replica;
+    number = found->second.watch_number = ++watches_;
+    ++watching_;
+  }
+  const std::shared_ptr<Call> call = replica->watch(
+      options_.load_interval,
+      [this, name, number](const ReplicaLoad& load) { OnLoad(name, number, load); },
+      [this, name, number](const absl::Status& status) { OnWatchEnd(name, number, status); });
+  bool cancel = false;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found != members_.end() && found->second.watch_number == number) {
+      found->second.watch = call;
+    } else {
+      cancel = true;  // it has ended, or its replica is gone
+    }
+  }
+  if (cancel) call->Cancel();
+}
+
+void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load) {
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end() || found->second.watch_number != watch) return;
+    Member& member = found->second;
+    if (!std::exchange(member.up, true)) {
+      base::Log(base::LogLevel::kInfo,
+                absl::StrCat("gateway: ", options_.service, " ", name, " is up"));
+    }
+    // What ended before it was heard of, or of a process before, drains no queue of today.
+    const bool began_anew = load.requests_ended < member.load.requests_ended;
+    const uint64_t before = member.heard == absl::InfinitePast() ? load.requests_ended
+                            : began_anew                         ? 0
+                                                                 : member.load.requests_ended;
+    member.ended += load.requests_ended - before;
+    member.heard = clock_.Now();
+    member.load = load;
+    member.picked = 0;
+    member.rate.Observe(member.ended, load.waiting > 0, member.heard);
+  }
+  TellOfChange();
+}
+
+void ReplicaSet::TellOfChange() {
+  if (!hooks_.on_change) return;
+  std::vector<ReplicaState> states;
+  uint64_t number = 0;
+  {
+    base::MutexLock lock(mutex_);
+    states = StatesNow();
+    number = ++told_;
+  }
+  hooks_.on_change(states, number);
+}
+
+void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status) {
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found != members_.end() && found->second.watch_number == watch) {
+      Member& member = found->second;
+      member.watch_number = 0;
+      member.watch = nullptr;
+      // Its calls stay: gRPC ends those that went with the watch, and what a replica said before it
+      // ended may still be on its way to a slow reader.
+      if (!status.ok() && std::exchange(member.up, false)) {
+        base::Log(base::LogLevel::kWarning,
+                  absl::StrCat("gateway: ", options_.service, " ", name, " is down"));
+      }
+      const absl::Duration wait = status.ok() ? absl::ZeroDuration() : kRewatch;
+      if (!stop_) timers_->At(clock_.Now() + wait, [this, name] { StartWatch(name); });
+    }
+  }
+  TellOfChange();
+  base::MutexLock lock(mutex_);
+  --watching_;  // the set may go from now on
+  changed_.SignalAll();
+}
+
+void ReplicaSet::CheckSilence() {
+  Calls lost;
+  {
+    base::MutexLock lock(mutex_);
+    const absl::Time now = clock_.Now();
+    // Who was stopped or starved himself has heard nobody; what was said is still to be read.
+    const bool late = now - check_due_ > options_.load_silence / 2;
+    for (auto& [name, member] : members_) {
+      if (late || !member.up || !member.replica->watch ||
+          now - member.heard <= options_.load_silence) {
+        continue;
+      }
+      base::Log(base::LogLevel::kWarning,
+                absl::StrCat("gateway: ", options_.service, " ", name, " has said nothing for ",
+                             absl::FormatDuration(now - member.heard), ": taken out"));
+      for (std::shared_ptr<Call>& call : TakeOut(member)) lost.push_back(std::move(call));
+      // A new watch finds out whether it lives; what the old one still says counts no more.
+      if (member.watch) lost.push_back(std::exchange(member.watch, nullptr));
+      member.watch_number = 0;
+      if (!stop_) timers_->At(now + kRewatch, [this, name = name] { StartWatch(name); });
+    }
+    check_due_ = now + options_.load_silence / (late ? 2 : 4);
+    if (!stop_) timers_->At(check_due_, [this] { CheckSilence(); });
+  }
+  CancelAll(lost);
+  if (!lost.empty()) TellOfChange();
+}
+
+ReplicaSet::Calls ReplicaSet::TakeOut(Member& member) {
+  member.up = false;
+  Calls calls;
+  for (const std::weak_ptr<Call>& weak : std::exchange(member.calls, {})) {
+    if (std::shared_ptr<Call> call = weak.lock()) calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+std::vector<ReplicaView> ReplicaSet::Views() const {
+  const absl::Time now = clock_.Now();
+  std::vector<ReplicaView> views;
+  for (const std::string& name : names_) {
+    const auto found = members_.find(name);
+    if (found == members_.end()) continue;  // about to be added
+    const Member& member = found->second;
+    ReplicaView& view = views.emplace_back();
+    view.name = name;
+    view.up = member.up;
+    view.draining = member.load.draining;
+    view.full = member.load.full;
+    view.broken = member.load.broken;
+    view.pressure = member.load.pressure;
+    view.picked = member.picked;
+    const double rate = member.rate.PerSecond(now);
+    if (member.load.waiting > 0 && rate > 0) {
+      view.wait = absl::Seconds(static_cast<double>(member.load.waiting) / rate);
+    }
+  }
+  return views;
+}
+
+absl::StatusOr<ReplicaSet::Picked> ReplicaSet::Pick(absl::string_view affinity,
+                                                    absl::Span<const std::string> tried,
+                                                    absl::Duration patience) {
+  base::MutexLock lock(mutex_);
+  const std::vector<ReplicaView> views = Views();
+  Route route = ChooseReplica(views, affinity, tried, patience);
+  if (route.outcome == Route::Outcome::kFound) {
+    Member& member = members_.find(views[route.index].name)->second;
+    ++member.picked;
+    return Picked{member.replica, std::move(route.reason), route.redirected};
+  }
+  if (route.outcome == Route::Outcome::kAllFull) {
+    return base::WithRetry(
+        base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                    absl::StrCat("every ", options_.service, " replica is at its limit")),
+        kRetryAfter);
+  }
+  return base::WithRetry(
+      base::Error(
+          absl::StatusCode::kUnavailable,
+          absl::StrCat(absl::AsciiStrToUpper(options_.service), "_DOWN"),
+          absl::StrCat("no ", options_.service, " replica can be reached (of ", views.size(), ")")),
+      kRetryAfter);
+}
+
+DecodeWaits ReplicaSet::Waits(absl::string_view affinity) {
+  base::MutexLock lock(mutex_);
+  const std::vector<ReplicaView> views = Views();
+  const Route first = ChooseReplica(views, affinity);
+  if (first.outcome != Route::Outcome::kFound) return {};
+  const Route least = ChooseReplica(views, affinity, {}, -absl::InfiniteDuration());
+  return {views[first.index].wait, views[least.index].wait};
+}
+
+void ReplicaSet::CancelWithReplica(const std::string& name, std::weak_ptr<Call> call) {
+  std::shared_ptr<Call> lost;
+  {
+    base::MutexLock lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end()) return;  // it finishes what it has
+    Member& member = found->second;
+    if (member.up) {
+      // Those that have ended are swept out when they are the most.
+      if (member.calls.size() == member.calls.capacity()) {
+        std::erase_if(member.calls, [](const auto& weak) { return weak.expired(); });
+      }
+      member.calls.push_back(std::move(call));
+      return;
+    }
+    lost = call.lock();  // it fell silent since it was picked
+  }
+  if (lost) lost->Cancel();
+}
+
+std::vector<ReplicaState> ReplicaSet::States() {
+  base::MutexLock lock(mutex_);
+  return StatesNow();
+}
+
+std::vector<ReplicaState> ReplicaSet::StatesNow() const {
+  std::vector<ReplicaState> states;
+  for (ReplicaView& view : Views()) {
+    const Member& member = members_.find(view.name)->second;
+    ReplicaLoad load = member.load;
+    load.requests_ended = member.ended;
+    states.push_back({std::move(view), load});
+  }
+  return states;
+}
+
+}  // namespace tessera::gateway

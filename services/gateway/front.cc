@@ -1,0 +1,71 @@
+#include "services/gateway/front.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/resolve.h"
+#include "services/gateway/http/http_done.h"
+
+namespace tessera::gateway {
+namespace {
+
+// Calls that stay open, such as health's, have until then.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
+
+// The certificates of gRPC are those of HTTP, too.
+http::HttpOptions WithTls(http::HttpOptions options, const rpc::TlsFiles& tls) {
+  options.tls_certificate = tls.cert;
+  options.tls_key = tls.key;
+  options.tls_client_ca = tls.ca;
+  return options;
+}
+
+}  // namespace
+
+absl::Status FrontOptions::Check() const {
+  RETURN_IF_ERROR(rpc::CheckExposure(access, "grpc_address", grpc_address));
+  RETURN_IF_ERROR(rpc::CheckExposure(access, "http_address", http.address));
+  RETURN_IF_ERROR(WithTls(http, access.tls).Validate());
+  RETURN_IF_ERROR(rpc::CheckFree("grpc_address", grpc_address));
+  return rpc::CheckFree("http_address", http.address);
+}
+
+absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
+                                                    const FrontDeps& deps) {
+  auto front = std::unique_ptr<Front>(new Front(deps));
+  const rpc::ServerOptions grpc = {.address = options.grpc_address,
+                                   .max_receive_bytes = options.max_message_bytes,
+                                   .reflection = options.reflection.value_or(!deps.keys.on()),
+                                   .metrics = &deps.process.metrics(),
+                                   .tls = options.access.tls,
+                                   .ready = false};
+  ASSIGN_OR_RETURN(front->grpc_, rpc::Server::Start(grpc, {deps.gateway.service()},
+                                                    {"tessera.v1.GatewayService"}));
+  if (options.http.address.empty()) return front;
+  http::HttpDeps http = {
+      .api = deps.gateway.api_deps(),
+      .model = deps.gateway.model_info(),
+      .version = base::kVersion,
+      .tenant = [&keys = deps.keys](absl::string_view key) { return keys.TenantOf(key); },
+      .health = [&process = deps.process] { return process.Health(); },
+      .done = http::TellRefusals(deps.gateway.api_deps().answer.metrics, deps.process.spans())};
+  ASSIGN_OR_RETURN(front->http_, http::HttpServer::Start(WithTls(options.http, options.access.tls),
+                                                         std::move(http)));
+  return front;
+}
+
+void Front::Drain(absl::Duration timeout, absl::Duration delay) {
+  deps_.process.state().SetDraining();
+  grpc_->SetReady(false);
+  absl::SleepFor(delay);  // a second SIGTERM ends the process
+  const absl::Time deadline = base::RealClock().Now() + timeout;
+  deps_.gateway.Drain(timeout);
+  if (http_) http_->Shutdown(std::max(kLastWords, deadline - base::RealClock().Now()));
+  grpc_->Shutdown(kLastWords);
+}
+
+}  // namespace tessera::gateway

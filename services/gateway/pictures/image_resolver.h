@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "services/gateway/fleet/vision_client.h"
+#include "services/gateway/pictures/known_images.h"
+
+namespace tessera::gateway {
+
+// What a request learns about one picture.
+struct ResolvedImage {
+  v1::ImageRef ref;
+  v1::CacheTier cache = v1::CACHE_TIER_UNSPECIFIED;  // UNSPECIFIED: known, vision was not asked
+  v1::StageSeconds stages;                           // of vision, for this request alone
+  std::shared_ptr<const void> rows;                  // as EncodedImage.rows
+  std::string replica, replica_reason;               // of vision, if it was asked
+};
+
+// Pictures to refs: from memory, else from the vision service. Any thread.
+class ImageResolver {
+ public:
+  // `fingerprint`: of the vision service whose refs are valid, until vision is heard to have
+  // another. All outlive the resolver.
+  // `rows`: of every picture; 0 where they differ. `width`: columns that decode reads; 0 where
+  // that is not known.
+  ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint,
+                uint32_t rows = 0, uint32_t width = 0)
+      : vision_(vision),
+        known_(known),
+        rows_(rows),
+        width_(width),
+        fingerprint_(std::move(fingerprint)) {}
+
+  using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
+  // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
+  // vision. `done` runs exactly once, perhaps before Resolve returns. The call (may be null) can be
+  // cancelled; waiting for an upload cannot, and ends with it. Where that fails other than by a
+  // refusal, and the picture's bytes are here, vision is asked after all, until its deadline.
+  std::shared_ptr<Call> Resolve(const Picture& picture, const rpc::RequestContext& request,
+                                Done done);
+
+  // Asks vision though the ref is known: its record is gone. FAILED_PRECONDITION (WIDTH_MISMATCH)
+  // where vision and decode serve different models.
+  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
+                               Done done);
+
+  // Rows that a picture will have: as vision planned it where it is known, else as many as the
+  // largest so far; 0 before anything is known. For estimates.
+  uint32_t ExpectedRows(const Picture& picture);
+
+  // Encodes ahead of any question. Resolve of the same picture waits for it and gets no stages; a
+  // refusal is remembered for the questions that come, in the place of what was known; where it
+  // fails else, that stays. `unasked`, where given, learns what became of the picture if no
+  // question waited for it.
+  void EncodeAhead(const Picture& picture, const rpc::RequestContext& request,
+                   Done unasked = nullptr);
+
+ private:
+  using Key = std::pair<std::string, base::Sha256Digest>;
+  struct Waiter {
+    Picture picture;
+    rpc::RequestContext request;
+    Done done;
+  };
+  struct Ahead {
+    std::vector<Waiter> waiters;
+    Done unasked;
+  };
+
+  absl::Status CheckWidth(const v1::ImageRef& ref) const;
+  void Learn(const v1::ImageRef& ref);
+  void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
+
+  VisionClient& vision_;
+  KnownImages& known_;
+  const uint32_t rows_, width_;
+  base::Mutex mutex_;
+  uint32_t most_rows_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string fingerprint_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Key, Ahead> ahead_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::gateway

@@ -1,0 +1,82 @@
+#include "services/gateway/api/upload.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "common/base/error.h"
+#include "services/gateway/pictures/image_handle.h"
+#include "tests/support/fake_clients.h"
+#include "tests/support/fake_clock.h"
+
+namespace tessera::gateway {
+namespace {
+
+class UploadTest : public ::testing::Test {
+ protected:
+  UploadTest() {
+    options_.handle_key = std::string(32, 'k');
+    options_.max_upload_bytes = options_.max_image_bytes = 1000;
+  }
+
+  absl::Status UploadOf(const std::string& bytes) {
+    Upload upload(options_, budget(), "tenant");
+    v1::UploadImageRequest message;
+    message.set_data(bytes);
+    const absl::Status status = upload.Add(message);
+    return status.ok() ? upload.Finish({}, resolver_, nullptr, clock_).status() : status;
+  }
+  ByteBudget& budget() {
+    if (!budget_) budget_.emplace(options_.upload_limits());
+    return *budget_;
+  }
+
+  testing::FakeClock clock_;
+  ApiOptions options_;
+  std::optional<ByteBudget> budget_;
+  testing::FakeVisionClient vision_;
+  KnownImages known_{16};
+  ImageResolver resolver_{vision_, known_, "f"};
+};
+
+TEST_F(UploadTest, ItsBytesCountForAsLongAsVisionNeedsThem) {
+  EXPECT_TRUE(UploadOf(std::string(600, 'a')).ok());
+  const absl::Status full = UploadOf(std::string(600, 'b'));
+  EXPECT_EQ(base::ReasonOf(full), "QUEUE_FULL");
+  EXPECT_TRUE(base::RetryOf(full).has_value());
+  EXPECT_EQ(vision_.calls.at(0)->picture.bytes->size(), 600u);
+  vision_.calls.clear();
+  EXPECT_TRUE(UploadOf(std::string(600, 'b')).ok());
+}
+
+TEST_F(UploadTest, ItsHandleExpiresByTheDateOfNowNotOfTheStart) {
+  clock_.SetDateAhead(absl::Hours(24 * 365));
+  Upload upload(options_, budget(), "tenant");
+  v1::UploadImageRequest message;
+  message.set_data("abc");
+  ASSERT_TRUE(upload.Add(message).ok());
+  const auto response = upload.Finish({}, resolver_, nullptr, clock_);
+  ASSERT_TRUE(response.ok()) << response.status();
+  const auto handle =
+      VerifyHandle(response->handle(), "tenant", options_.handle_key, clock_.WallTime());
+  ASSERT_TRUE(handle.ok()) << handle.status();
+  EXPECT_EQ(handle->expiry, clock_.WallTime() + options_.handle_ttl);
+  EXPECT_EQ(vision_.calls.at(0)->request.deadline, clock_.Now() + options_.deadline_cap)
+      << "which nobody but this process reads";
+}
+
+TEST_F(UploadTest, VisionMayNeedItsBytesWhenTheBudgetIsGone) {
+  EXPECT_TRUE(UploadOf("abc").ok());
+  budget_.reset();
+  EXPECT_EQ(*vision_.calls.at(0)->picture.bytes, "abc");
+  vision_.calls.clear();
+}
+
+TEST_F(UploadTest, OneThatIsRefusedLeavesNothing) {
+  EXPECT_EQ(base::ReasonOf(UploadOf(std::string(1001, 'a'))), "IMAGE_TOO_LARGE");
+  EXPECT_TRUE(UploadOf(std::string(1000, 'a')).ok());
+}
+
+}  // namespace
+}  // namespace tessera::gateway

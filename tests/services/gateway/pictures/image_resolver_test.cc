@@ -1,0 +1,156 @@
+#include "services/gateway/pictures/image_resolver.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/error.h"
+#include "tests/support/fake_clients.h"
+
+namespace tessera::gateway {
+namespace {
+
+class ImageResolverTest : public ::testing::Test {
+ protected:
+  Picture WithBytes(const std::string& bytes) {
+    Picture picture;
+    picture.digest = base::Sha256Of(bytes);
+    picture.bytes = std::make_shared<const std::string>(bytes);
+    return picture;
+  }
+  Picture Handle(const std::string& bytes) {
+    Picture picture;
+    picture.digest = base::Sha256Of(bytes);
+    return picture;
+  }
+  // Collects what became of a picture.
+  ImageResolver::Done Into(std::vector<absl::StatusOr<ResolvedImage>>& out) {
+    return [&out](absl::StatusOr<ResolvedImage> image) { out.push_back(std::move(image)); };
+  }
+
+  testing::FakeVisionClient vision_;
+  KnownImages known_{16};
+  ImageResolver resolver_{vision_, known_, "f"};
+  rpc::RequestContext request_;
+  std::vector<absl::StatusOr<ResolvedImage>> results_;
+};
+
+TEST_F(ImageResolverTest, AKnownPictureIsNotAskedAboutAgain) {
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  EXPECT_EQ(results_[0]->cache, v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(results_[1]->cache, v1::CACHE_TIER_UNSPECIFIED);
+  EXPECT_EQ(results_[1]->ref.key(), results_[0]->ref.key());
+}
+
+TEST_F(ImageResolverTest, RowsThatDecodeCannotReadAreNoRows) {
+  ImageResolver resolver(vision_, known_, "", 0, /*width=*/8);  // of the fake: 0
+  for (size_t i = 0; i < 2; ++i) {
+    resolver.Resolve(WithBytes("a"), request_, Into(results_));
+    vision_.calls.at(i)->Ready(v1::CACHE_TIER_COMPUTED);
+    EXPECT_EQ(base::ReasonOf(results_.at(i).status()), "WIDTH_MISMATCH");
+  }
+}
+
+TEST_F(ImageResolverTest, AnErrorIsNotRememberedForBytes) {
+  resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
+  vision_.calls.at(0)->Fail(absl::InvalidArgumentError("cut"));
+  resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 2u);
+  EXPECT_FALSE(results_.at(0).ok());
+}
+
+TEST_F(ImageResolverTest, AQuestionWaitsForTheUploadOfItsPicture) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  EXPECT_TRUE(results_.empty());
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(results_.size(), 2u);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(results_.size(), 3u);
+  EXPECT_TRUE(results_[2].ok());
+}
+
+TEST_F(ImageResolverTest, WhatAnUploadTookIsNotTheTimeOfTheQuestionsThatWaitedForIt) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_PASS, 2.5);
+  ASSERT_TRUE(results_.at(0).ok());
+  EXPECT_EQ(results_[0]->stages.encode_seconds(), 0);
+  EXPECT_EQ(results_[0]->cache, v1::CACHE_TIER_COMPUTED);
+}
+
+TEST_F(ImageResolverTest, AnUploadThatNoQuestionWaitedForIsTold) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.EncodeAhead(WithBytes("a"), request_, Into(results_));  // joins the first
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(results_[0].ok());
+  std::vector<absl::StatusOr<ResolvedImage>> unasked;
+  resolver_.EncodeAhead(WithBytes("b"), request_, Into(unasked));
+  resolver_.Resolve(Handle("b"), request_, Into(results_));
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_EQ(results_.size(), 2u);
+  EXPECT_TRUE(unasked.empty());
+}
+
+TEST_F(ImageResolverTest, ARefusedUploadIsToldToTheQuestionsThatCome) {
+  resolver_.EncodeAhead(WithBytes("gif"), request_);
+  vision_.calls.at(0)->Fail(base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "gif"));
+  resolver_.Resolve(Handle("gif"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  EXPECT_EQ(base::ReasonOf(results_.at(0).status()), "IMAGE_FORMAT");
+  // A new upload of the same bytes is judged anew.
+  resolver_.EncodeAhead(WithBytes("gif"), request_);
+  EXPECT_EQ(vision_.calls.size(), 2u);
+  vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
+  resolver_.Resolve(Handle("gif"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 3u);  // the first verdict is none any more
+}
+
+TEST_F(ImageResolverTest, AnUploadThatFailsTakesNothingAwayOfWhatWasKnown) {
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(results_.size(), 1u) << "it waits for the upload";
+  vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 2u);
+  ASSERT_EQ(results_.size(), 3u);
+  for (size_t i = 1; i < 3; ++i) {
+    ASSERT_TRUE(results_[i].ok()) << results_[i].status();
+    EXPECT_EQ(results_[i]->ref.key(), results_[0]->ref.key());
+    EXPECT_EQ(results_[i]->cache, v1::CACHE_TIER_UNSPECIFIED);
+  }
+}
+
+// Another's deadline, or another's share.
+TEST_F(ImageResolverTest, AQuestionThatHasTheBytesDoesNotFailWithAnUpload) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  std::vector<absl::StatusOr<ResolvedImage>> handles;
+  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  resolver_.Resolve(Handle("a"), request_, Into(handles));
+  vision_.calls.at(0)->Fail(absl::ResourceExhaustedError("full"));
+  ASSERT_EQ(handles.size(), 1u);
+  EXPECT_EQ(handles[0].status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(vision_.calls.size(), 2u);
+  EXPECT_TRUE(results_.empty());
+  vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(results_[0].ok());
+}
+
+TEST_F(ImageResolverTest, APassingFailureOfAnUploadIsNotRemembered) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  vision_.calls.at(0)->Fail(absl::UnavailableError("down"));
+  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  EXPECT_EQ(vision_.calls.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::gateway
