@@ -1,9 +1,11 @@
 #include "tests/support/stub_fleet.h"
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -113,20 +115,26 @@ class EncodeTalk final : public Talk<v1::EncodeRequest, v1::EncodeResponse> {
 class GenerateTalk final
     : public Talk<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse> {
  public:
-  using Talk::Talk;
+  GenerateTalk(std::atomic<int>& calls, absl::Duration gap) : Talk(calls), gap_(gap) {}
 
  private:
   void Hear(const v1::DecodeServiceGenerateRequest& request) override {
     if (!request.has_start()) return;
+    const uint32_t pieces = std::max(request.start().options().max_tokens(), uint32_t{1});
     v1::DecodeServiceGenerateResponse accepted, piece, end;
     accepted.mutable_accepted()->set_prompt_tokens(280);
     piece.mutable_piece()->set_text("37");
     end.mutable_end()->set_finish_reason(v1::FINISH_REASON_STOP);
-    end.mutable_end()->mutable_usage()->set_output_tokens(1);
+    end.mutable_end()->mutable_usage()->set_output_tokens(pieces);
     Say(std::move(accepted));
-    Say(std::move(piece));
+    for (uint32_t i = 0; i < pieces; ++i) {
+      if (gap_ > absl::ZeroDuration()) absl::SleepFor(gap_);
+      Say(piece);
+    }
     Say(std::move(end), true);
   }
+
+  const absl::Duration gap_;
 };
 
 grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext& context) {
@@ -135,8 +143,9 @@ grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext& context) {
   return reactor;
 }
 
-std::unique_ptr<rpc::Server> Serve(grpc::Service& service, const char* name) {
-  auto server = rpc::Server::Start({.address = "127.0.0.1:0"}, {&service}, {name});
+std::unique_ptr<rpc::Server> Serve(grpc::Service& service, const char* name, int port) {
+  auto server =
+      rpc::Server::Start({.address = absl::StrCat("127.0.0.1:", port)}, {&service}, {name});
   CHECK(server.ok());
   return *std::move(server);
 }
@@ -166,7 +175,7 @@ grpc::ServerUnaryReactor* StubVisionService::GetInfo(grpc::CallbackServerContext
 
 grpc::ServerBidiReactor<v1::DecodeServiceGenerateRequest, v1::DecodeServiceGenerateResponse>*
 StubDecodeService::Generate(grpc::CallbackServerContext*) {
-  return new GenerateTalk(calls_);
+  return new GenerateTalk(calls_, gap_);
 }
 
 grpc::ServerWriteReactor<v1::DecodeServiceWatchLoadResponse>* StubDecodeService::WatchLoad(
@@ -188,17 +197,33 @@ grpc::ServerUnaryReactor* StubDecodeService::GetInfo(grpc::CallbackServerContext
   return Done(*context);
 }
 
-StubFleet::StubFleet()
-    : vision_server_(Serve(vision_, "tessera.v1.VisionService")),
-      decode_server_(Serve(decode_, "tessera.v1.DecodeService")) {
+StubPeers::StubPeers(int vision_port, int decode_port, absl::Duration gap)
+    : decode_(gap),
+      vision_server_(Serve(vision_, "tessera.v1.VisionService", vision_port)),
+      decode_server_(Serve(decode_, "tessera.v1.DecodeService", decode_port)) {}
+
+StubPeers::~StubPeers() {
+  vision_server_->Shutdown(absl::ZeroDuration());  // of what watches
+  decode_server_->Shutdown(absl::ZeroDuration());
+}
+
+StubFleet::StubFleet() : StubFleet(std::make_unique<StubPeers>()) {}
+
+StubFleet::StubFleet(std::unique_ptr<StubPeers> peers) : peers_(std::move(peers)) {
+  Start(peers_->vision_port(), peers_->decode_port());
+}
+
+StubFleet::StubFleet(int vision_port, int decode_port) { Start(vision_port, decode_port); }
+
+void StubFleet::Start(int vision_port, int decode_port) {
   gateway::GatewayOptions options;
   options.model_name.assign(1, 'm');  // GCC 12 sees an overlap in ="m"
   options.handle_key = std::string(32, 'k');
   options.peer_timeout = absl::Minutes(5);
   options.max_requests = 1 << 20;
   gateway::ReplicaSetOptions vision, decode;
-  vision.addresses = {absl::StrCat("127.0.0.1:", vision_server_->port())};
-  decode.addresses = {absl::StrCat("127.0.0.1:", decode_server_->port())};
+  vision.addresses = {absl::StrCat("127.0.0.1:", vision_port)};
+  decode.addresses = {absl::StrCat("127.0.0.1:", decode_port)};
   vision.load_silence = decode.load_silence = absl::Hours(24);
   auto runtime = gateway::GatewayRuntime::Create(
       options,
@@ -207,15 +232,13 @@ StubFleet::StubFleet()
       base::RealClock(), metrics_);
   CHECK(runtime.ok());
   runtime_ = *std::move(runtime);
-  server_ = Serve(*runtime_->service(), "tessera.v1.GatewayService");
+  server_ = Serve(*runtime_->service(), "tessera.v1.GatewayService", 0);
 }
 
 StubFleet::~StubFleet() {
   server_->Shutdown(absl::Seconds(1));
   server_.reset();
   runtime_.reset();
-  vision_server_->Shutdown(absl::ZeroDuration());  // of what watches
-  decode_server_->Shutdown(absl::ZeroDuration());
 }
 
 std::string StubFleet::address() const { return absl::StrCat("127.0.0.1:", server_->port()); }
