@@ -145,8 +145,8 @@ TEST_F(GatewayServiceTest, DrainingRefusesNewWork) {
 
 TEST_F(GatewayServiceTest, ManyClientsGetTheirOwnText) {
   Admission wide({.max_requests = 64}, clock_);
-  GatewayService service({options_, resolver_, decode_, clock_, metrics_, wide, pace_, running_},
-                         {});
+  GatewayService service(
+      {options_, {options_, resolver_, decode_, clock_, metrics_, wide, pace_, running_}}, {});
   auto server = rpc::Server::Start({}, {&service}, {});
   ASSERT_TRUE(server.ok());
   const auto stub = v1::GatewayService::NewStub((*server)->InProcessChannel());
