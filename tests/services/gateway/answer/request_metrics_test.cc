@@ -68,7 +68,7 @@ TEST_F(RequestMetricsTest, EverySeriesIsThereAtZeroFromTheStart) {
         "\"true\"} 0",
         "requests_total{model_name=\"m\",code=\"INTERNAL\",method=\"UploadImage\",stream=\"false\"}"
         " 0",
-        "inflight_requests{model_name=\"m\"} 0", "queued_requests{model_name=\"m\"} 0",
+        "queued_requests{model_name=\"m\"} 0",
         "request_duration_seconds_count{model_name=\"m\",error_type=\"none\",stream=\"true\"} 0",
         "request_duration_seconds_count{model_name=\"m\",error_type=\"cancelled\",stream=\"false\"}"
         " 0",
