@@ -18,7 +18,7 @@
 #include "common/rpc/status.h"
 #include "common/text/utf8.h"
 #include "tessera/v1/gateway.grpc.pb.h"
-#include "tools/receipt_text.h"
+#include "tools/report/receipt_text.h"
 
 namespace tessera::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tools/dial.h"
+#include "tools/client/dial.h"
 #include "tools/serve.h"
 
 namespace tessera::tools {

@@ -11,8 +11,8 @@
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "kernels/cpu/rates.h"
-#include "kernels/create.h"
-#include "tools/distribution.h"
+#include "kernels/create/create.h"
+#include "tools/report/distribution.h"
 
 namespace tessera::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
-#include "tools/distribution.h"
+#include "tools/report/distribution.h"
 #include "tools/schedule/simulator.h"
 #include "tools/schedule/step_time.h"
 

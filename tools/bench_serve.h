@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "tools/dial.h"
+#include "tools/client/dial.h"
 #include "tools/load/load.h"
 
 namespace tessera::tools {

@@ -17,7 +17,7 @@
 #include "common/weights/canary_file.h"
 #include "common/weights/safetensors_writer.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/decode/model/canary.h"
 #include "services/decode/model/llama_model.h"
 #include "services/decode/prompt/prompt_builder.h"

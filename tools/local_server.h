@@ -15,7 +15,7 @@
 #include "common/rpc/trace/span_exporter.h"
 #include "common/service/process.h"
 #include "common/store/memory_store.h"
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 #include "services/decode/decode_runtime.h"
 #include "services/gateway/front.h"
 #include "services/gateway/gateway_runtime.h"

@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "absl/time/clock.h"
-#include "common/base/log.h"
+#include "common/base/log_line.h"
 
 namespace tessera::base {
 
@@ -34,8 +34,8 @@ bool LineWriter::WriteAll(absl::string_view line) {
 void LineWriter::Write(absl::string_view line) {
   MutexLock lock(mutex_);
   bool room = HasRoom();
-  if (const int64_t untold = lost_.load() - told_; room && untold > 0) {
-    told_ += untold;
+  if (const int64_t untold = lost_.load() - told_lost_; room && untold > 0) {
+    told_lost_ += untold;
     WriteAll(LogLine(absl::Now(), LogLevel::kWarning, "lines of this log were lost: nobody read it",
                      {{"lines", untold}}));
     room = HasRoom();

@@ -32,7 +32,7 @@ class LineWriter {
   const absl::Duration patience_;
   Mutex mutex_;  // between the look whether there is room and the use of it
   bool stalled_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t told_ ABSL_GUARDED_BY(mutex_) = 0;  // of the lost ones
+  int64_t told_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // lost lines that the log tells of
   std::atomic<int64_t> lost_{0};
 };
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/flags/usage.h"
+#include "common/flags/nearest.h"
 
 namespace tessera::flags {
 namespace {

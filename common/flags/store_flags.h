@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/flags/flags.h"
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 
 namespace tessera::flags {
 

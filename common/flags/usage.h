@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +17,5 @@ namespace tessera::flags {
 // to read on. `app` has parsed `args`, the command line without the program, and thrown `error`.
 std::string UsageMessage(const CLI::App& app, const CLI::Error& error,
                          const std::vector<std::string>& args, const Environment& environment);
-
-// The one of `names` that is the fewest letters away from `name`, where these are at most a third
-// of it: a typo.
-std::optional<std::string> Nearest(const std::string& name, const std::vector<std::string>& names);
 
 }  // namespace tessera::flags

@@ -15,7 +15,8 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
-#include "common/ops/ops_server.h"
+#include "common/ops/handlers.h"
+#include "common/ops/ops_options.h"
 
 // For ops_server.cc only.
 namespace tessera::ops {

@@ -9,7 +9,7 @@
 #include "common/base/compute_pool.h"
 #include "common/service/options.h"
 #include "common/service/process.h"
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 #include "common/weights/canary_file.h"
 
 namespace grpc {

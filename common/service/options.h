@@ -8,7 +8,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/tls/tls_files.h"
 #include "common/rpc/trace/span_exporter.h"
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 
 namespace tessera::service {
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(std::unique_ptr<TokenizerParts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text,

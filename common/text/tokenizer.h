@@ -18,6 +18,8 @@
 // Tokenizers of tokenizer.json files: text to ids and back. No model knowledge.
 namespace tessera::text {
 
+struct TokenizerParts;
+
 struct EncodeOptions {
   bool parse_special = true;              // false: special tokens in the text are plain text
   absl::Span<const ByteRange> untrusted;  // sorted, disjoint: bytes that a user wrote
@@ -69,8 +71,7 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
-  struct Parts;
-  explicit Tokenizer(std::unique_ptr<Parts> parts);
+  explicit Tokenizer(std::unique_ptr<TokenizerParts> parts);
   // `config`: tokenizer_config.json, or nullptr.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromParsed(const base::Json& json,
                                                                const base::Json* config);
@@ -78,7 +79,7 @@ class Tokenizer {
   // Empty for an id without a token; valid while the tokenizer lives.
   absl::string_view TokenView(int32_t id) const;
 
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<TokenizerParts> parts_;
 };
 
 // Text that may be sent after each id: whole characters only, special tokens skipped. All pieces

@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/text/json_fields.h"
+#include "common/text/tokenizer.h"
 #include "common/text/tokenizer_parts.h"
 
 namespace tessera::text {
@@ -164,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromParsed(const base::Jso
   if (config != nullptr) RETURN_IF_ERROR(AppendConfigTokens(*config, &added));
   ASSIGN_OR_RETURN(auto model, BpeModel::Parse(*file.Find("model"), added));
   ASSIGN_OR_RETURN(Decoder decoder, Decoder::Parse(file.Find("decoder")));
-  auto parts = std::make_unique<Parts>(std::move(decoder));
+  auto parts = std::make_unique<TokenizerParts>(std::move(decoder));
   parts->model = std::move(model);
   ASSIGN_OR_RETURN(parts->normalizer, ParseNormalizer(file.Find("normalizer"), "normalizer"));
   ASSIGN_OR_RETURN(parts->pre_tokenizer,

@@ -1,22 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/text/added_tokens.h"
 #include "common/text/bpe_model.h"
 #include "common/text/decoder.h"
 #include "common/text/normalizer.h"
 #include "common/text/post_processor.h"
 #include "common/text/pre_tokenizer.h"
-#include "common/text/tokenizer.h"
 
 namespace tessera::text {
 
-// What a file describes; filled by tokenizer_load.cc.
-struct Tokenizer::Parts {
-  explicit Parts(Decoder parsed) : decoder(std::move(parsed)) {}
+// What a tokenizer consists of, as its file describes it; filled by tokenizer_load.cc.
+struct TokenizerParts {
+  explicit TokenizerParts(Decoder parsed) : decoder(std::move(parsed)) {}
 
   std::unique_ptr<Normalizer> normalizer;       // may be nullptr
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be nullptr

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/backend.h"
-#include "kernels/plan_checks.h"
+#include "kernels/host/plan_checks.h"
 
 namespace tessera::kernels::cpu {
 namespace {

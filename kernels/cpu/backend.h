@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cpu/context.h"
-#include "kernels/host_backend.h"
+#include "kernels/host/host_backend.h"
 
 namespace tessera::kernels::cpu {
 

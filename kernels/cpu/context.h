@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/compute_pool.h"
-#include "kernels/sampling.h"
+#include "kernels/host/sampling.h"
 
 namespace tessera::kernels::cpu {
 

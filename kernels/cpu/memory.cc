@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "kernels/kv_codes.h"
+#include "kernels/host/kv_codes.h"
 
 namespace tessera::kernels::cpu {
 namespace {

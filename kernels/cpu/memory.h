@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/compute_pool.h"
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 
 namespace tessera::kernels::cpu {
 

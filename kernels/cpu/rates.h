@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/compute_pool.h"
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 
 namespace tessera::kernels::cpu {
 

@@ -3,8 +3,8 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/targets.h"
-#include "kernels/kv_codes.h"
-#include "kernels/plan_checks.h"
+#include "kernels/host/kv_codes.h"
+#include "kernels/host/plan_checks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/rotary.cc"

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "common/base/check.h"
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 #include "kernels/reference/backend.h"
 
 namespace tessera::kernels::reference {

@@ -2,7 +2,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/plan_checks.h"
+#include "kernels/host/plan_checks.h"
 #include "kernels/reference/backend.h"
 #include "kernels/reference/memory.h"
 

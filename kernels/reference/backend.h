@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "kernels/host_backend.h"
-#include "kernels/sampling.h"
+#include "kernels/host/host_backend.h"
+#include "kernels/host/sampling.h"
 
 namespace tessera::kernels::reference {
 

@@ -6,7 +6,7 @@
 
 #include "common/base/half.h"
 #include "common/base/status_macros.h"
-#include "kernels/kv_codes.h"
+#include "kernels/host/kv_codes.h"
 
 namespace tessera::kernels::reference {
 namespace {

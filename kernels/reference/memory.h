@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 
 namespace tessera::kernels::reference {
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 #include "kernels/reference/backend.h"
 
 namespace tessera::kernels::reference {

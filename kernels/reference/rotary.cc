@@ -1,4 +1,4 @@
-#include "kernels/plan_checks.h"
+#include "kernels/host/plan_checks.h"
 #include "kernels/reference/backend.h"
 #include "kernels/reference/memory.h"
 

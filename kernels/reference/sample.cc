@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 #include "kernels/reference/backend.h"
 
 namespace tessera::kernels::reference {

@@ -15,7 +15,7 @@
 #include "common/base/worker_pool.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/decode/decode_metrics.h"
 #include "services/decode/decode_service.h"
 #include "services/decode/delivery.h"

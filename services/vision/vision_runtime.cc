@@ -12,7 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/worker_pool.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/vision/encoder/canary.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/identity.h"

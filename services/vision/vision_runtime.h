@@ -12,7 +12,7 @@
 #include "common/base/compute_pool.h"
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 #include "common/weights/canary_file.h"
 #include "kernels/backend.h"
 #include "services/vision/vision_metrics.h"

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/compute_pool.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 
 // `kernel_bench_kv [repetitions]`: attention of one decode step over keys and values of f16 and of
 // int8, and what writing them takes. Each repetition times every dtype, one after another, so that

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "tests/bench/memory_probe.h"
+#include "tests/bench/block_sizes.h"
 
 extern "C" {
 void* __libc_malloc(size_t bytes) noexcept;

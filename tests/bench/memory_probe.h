@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tests/bench/block_sizes.h"
+
 // What a process copies and allocates while a window is open, in all its libraries too: the binary
 // that links this has its own memcpy, memmove, malloc and operator new (memory_hooks.cc), which the
 // libraries then call. What the kernel copies, and loops over single bytes, are not seen as copies;
@@ -15,9 +17,6 @@ namespace tessera::bench {
 // library hands to libstdc++ by a jump, which leaves no frame of its own.
 enum class Owner { kBinary, kGrpc, kProtobuf, kOther };
 constexpr size_t kOwners = 4;
-
-constexpr size_t kMediumBytes = 4 << 10;
-constexpr size_t kLargeBytes = 64 << 10;
 
 struct Amount {
   uint64_t count = 0;

@@ -1,4 +1,4 @@
-#include "kernels/kv_codes.h"
+#include "kernels/host/kv_codes.h"
 
 #include <gtest/gtest.h>
 

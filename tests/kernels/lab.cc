@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "common/base/half.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tessera::kernels {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "tests/kernels/lab.h"
 
 namespace {

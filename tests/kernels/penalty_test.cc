@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/sampling.h"
+#include "kernels/host/sampling.h"
 #include "tests/kernels/lab.h"
 
 // Bias and penalties: which logits a token is taken from, and that its log-probability is the

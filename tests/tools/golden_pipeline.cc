@@ -11,7 +11,7 @@
 #include "common/store/record_codec.h"
 #include "common/store/rows.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/decode/model/decoder_config.h"
 #include "tests/support/golden_pixels.h"
 

@@ -14,7 +14,7 @@
 #include "common/rpc/status.h"
 #include "tessera/v1/gateway.grpc.pb.h"
 #include "tests/support/certificates.h"
-#include "tools/dial.h"
+#include "tools/client/dial.h"
 #include "tools/local_server.h"
 
 namespace tessera::tools {

@@ -1,4 +1,4 @@
-#include "tools/receipt_text.h"
+#include "tools/report/receipt_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 #include "common/metrics/names.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 #include "services/decode/decode_runtime.h"
 #include "services/decode/origin_client.h"
 #include "services/decode/record_tiers.h"

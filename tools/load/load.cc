@@ -14,7 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/rpc/status.h"
 #include "tessera/v1/gateway.grpc.pb.h"
-#include "tools/dial.h"
+#include "tools/client/dial.h"
 
 namespace tessera::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/distribution.h"
 #include "tools/load/load.h"
+#include "tools/report/distribution.h"
 
 namespace tessera::tools {
 

@@ -70,11 +70,5 @@ TEST(UsageTest, AVariableIsNamedThatABadValueCameFrom) {
   EXPECT_THAT(Said({"ask", "--threads_gate=x", "q"}, environment), Not(HasSubstr("variable")));
 }
 
-TEST(UsageTest, NearestIsATypoOrNothing) {
-  EXPECT_EQ(Nearest("imgae", {"rate", "images"}), std::nullopt);
-  EXPECT_EQ(Nearest("thread", {"rate", "threads"}), "threads");
-  EXPECT_EQ(Nearest("x", {}), std::nullopt);
-}
-
 }  // namespace
 }  // namespace tessera::flags

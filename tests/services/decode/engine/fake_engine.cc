@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/decode/cache/block_hash.h"
 #include "tests/support/deferred_backend.h"
 

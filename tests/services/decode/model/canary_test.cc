@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "common/base/compute_pool.h"
 #include "common/base/error.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/decode/model/llama_model.h"
 #include "tests/support/deferred_backend.h"
 #include "tests/support/edit_weights.h"

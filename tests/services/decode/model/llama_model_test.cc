@@ -7,7 +7,7 @@
 
 #include "common/base/compute_pool.h"
 #include "common/base/error.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "tests/services/decode/model/paged_runner.h"
 #include "tests/services/decode/model/variants.h"
 #include "tests/support/tiny_models.h"

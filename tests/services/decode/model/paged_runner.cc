@@ -5,7 +5,7 @@
 #include <random>
 
 #include "common/base/check.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tessera::testing {

@@ -11,7 +11,7 @@
 #include "common/base/json.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/decode/model/decoder_config.h"
 #include "services/decode/prompt/prompt_builder.h"
 #include "services/vision/encoder/row_plan.h"

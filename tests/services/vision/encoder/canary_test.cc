@@ -9,7 +9,7 @@
 #include "common/base/compute_pool.h"
 #include "common/base/error.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/vision/image/image.h"
 #include "services/vision/tower/clip_tower.h"
 #include "tests/support/edit_weights.h"

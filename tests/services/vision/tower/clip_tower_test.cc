@@ -10,7 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/compute_pool.h"
 #include "common/base/error.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera::vision {

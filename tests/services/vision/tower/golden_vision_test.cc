@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/compute_pool.h"
 #include "common/weights/weights.h"
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 #include "services/vision/encoder/row_plan.h"
 #include "services/vision/tower/clip_tower.h"
 #include "tests/support/deferred_backend.h"

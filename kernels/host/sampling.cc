@@ -1,4 +1,4 @@
-#include "kernels/sampling.h"
+#include "kernels/host/sampling.h"
 
 #include <algorithm>
 #include <cmath>

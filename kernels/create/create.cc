@@ -1,4 +1,4 @@
-#include "kernels/create.h"
+#include "kernels/create/create.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"

@@ -1,4 +1,4 @@
-#include "kernels/host_backend.h"
+#include "kernels/host/host_backend.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/dial.h"
+#include "tools/client/dial.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "common/store/store_set.h"
+#include "common/store/set/store_set.h"
 
 #include <utility>
 

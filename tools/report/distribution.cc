@@ -1,4 +1,4 @@
-#include "tools/distribution.h"
+#include "tools/report/distribution.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include "common/base/compute_pool.h"
 #include "kernels/backend.h"
-#include "kernels/host_memory.h"
+#include "kernels/host/host_memory.h"
 
 namespace tessera::kernels {
 
