@@ -98,8 +98,8 @@ absl::StatusOr<int32_t> BlocksIn(size_t bytes, const kernels::KvCacheSpec& one_b
 }  // namespace
 
 // In the order of birth: what comes later uses what comes before.
-struct DecodeRuntime::Parts {
-  explicit Parts(metrics::Metrics& all) : metrics(all) {}
+struct DecodeRuntime::Contents {
+  explicit Contents(metrics::Metrics& all) : metrics(all) {}
 
   DecodeMetrics metrics;
   DecoderConfig config;
@@ -123,7 +123,7 @@ struct DecodeRuntime::Parts {
   void Start(const DecodeOptions& options, RecordReader reader, base::Clock& clock);
 };
 
-absl::Status DecodeRuntime::Parts::LoadText(const std::string& model_dir) {
+absl::Status DecodeRuntime::Contents::LoadText(const std::string& model_dir) {
   ASSIGN_OR_RETURN(tokenizer, text::Tokenizer::Load(model_dir));
   ASSIGN_OR_RETURN(chat_template, ChatTemplate::Load(model_dir));
   ASSIGN_OR_RETURN(std::vector<int32_t> stop_ids, StopIds(model_dir, config, *tokenizer));
@@ -134,8 +134,8 @@ absl::Status DecodeRuntime::Parts::LoadText(const std::string& model_dir) {
   return absl::OkStatus();
 }
 
-absl::Status DecodeRuntime::Parts::LoadModel(const DecodeOptions& options,
-                                             base::ComputePool& pool) {
+absl::Status DecodeRuntime::Contents::LoadModel(const DecodeOptions& options,
+                                                base::ComputePool& pool) {
   ASSIGN_OR_RETURN(device.backend, kernels::CreateBackend(options.device, pool));
   ASSIGN_OR_RETURN(const auto weights, weights::Weights::Open(options.model_dir));
   info.digest = base::ToHex(weights->Sketch());
@@ -150,7 +150,7 @@ absl::Status DecodeRuntime::Parts::LoadModel(const DecodeOptions& options,
 }
 
 // Before the cache is made, which may take all memory that is left.
-void DecodeRuntime::Parts::AskCanary(const DecodeOptions& options) {
+void DecodeRuntime::Contents::AskCanary(const DecodeOptions& options) {
   const DType compute = absl::StartsWith(options.device, "cuda") ? DType::kF16 : DType::kF32;
   canary = weights::RunCanary(options.model_dir, [&](const weights::Canary& file) {
     kernels::KvCacheSpec spec = SpecFor(config, 1, options.kv_cache_dtype);
@@ -161,7 +161,7 @@ void DecodeRuntime::Parts::AskCanary(const DecodeOptions& options) {
   });
 }
 
-absl::Status DecodeRuntime::Parts::MakeCache(const DecodeOptions& options) {
+absl::Status DecodeRuntime::Contents::MakeCache(const DecodeOptions& options) {
   kernels::KvCacheSpec spec = SpecFor(config, 1, options.kv_cache_dtype);
   spec.block_size = options.block_size;
   spec.zero_point = options.kv_cache_zero_point;
@@ -185,7 +185,7 @@ absl::Status DecodeRuntime::Parts::MakeCache(const DecodeOptions& options) {
   return absl::OkStatus();
 }
 
-void DecodeRuntime::Parts::Describe() {
+void DecodeRuntime::Contents::Describe() {
   info.family = config.family;
   info.context_tokens = config.max_position_embeddings;
   info.kv_cache_blocks = engine_options.blocks;
@@ -197,8 +197,8 @@ void DecodeRuntime::Parts::Describe() {
   info.memory = device.backend->memory();
 }
 
-void DecodeRuntime::Parts::Start(const DecodeOptions& options, RecordReader reader,
-                                 base::Clock& clock) {
+void DecodeRuntime::Contents::Start(const DecodeOptions& options, RecordReader reader,
+                                    base::Clock& clock) {
   SchedulerOptions& scheduler = engine_options.scheduler;
   scheduler.max_batch_tokens = options.max_batch_tokens;
   scheduler.max_sequences = options.max_sequences;
@@ -226,8 +226,8 @@ void DecodeRuntime::Parts::Start(const DecodeOptions& options, RecordReader read
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
   service = std::make_unique<DecodeService>(
-      GenerateParts{*engine, *prompts, *tokenizer, *prompt_threads, *delivery, clock, info.width,
-                    options.sink_bytes, options.deadline_cap, options.spans},
+      CallDeps{*engine, *prompts, *tokenizer, *prompt_threads, *delivery, clock, info.width,
+               options.sink_bytes, options.deadline_cap, options.spans},
       std::move(answer), static_cast<uint32_t>(options.max_waiting), canary.status.ok());
 }
 
@@ -237,28 +237,28 @@ absl::StatusOr<std::unique_ptr<DecodeRuntime>> DecodeRuntime::Create(const Decod
                                                                      base::Clock& clock,
                                                                      metrics::Metrics& metrics) {
   RETURN_IF_ERROR(options.Validate());
-  auto parts = std::make_unique<Parts>(metrics);
-  ASSIGN_OR_RETURN(parts->config, DecoderConfig::Load(options.model_dir));
-  LogOnce(parts->config.warnings);
-  RETURN_IF_ERROR(parts->LoadText(options.model_dir));
-  RETURN_IF_ERROR(parts->LoadModel(options, pool));
-  parts->AskCanary(options);
-  RETURN_IF_ERROR(parts->MakeCache(options));
-  parts->Describe();
-  parts->metrics.SetMemory(options.device, parts->info.memory);
-  parts->metrics.SetCache(
-      {options.block_size, parts->info.kv_cache_blocks, KvTypeName(options.kv_cache_dtype)});
-  parts->Start(options, std::move(reader), clock);
-  return std::unique_ptr<DecodeRuntime>(new DecodeRuntime(std::move(parts)));
+  auto contents = std::make_unique<Contents>(metrics);
+  ASSIGN_OR_RETURN(contents->config, DecoderConfig::Load(options.model_dir));
+  LogOnce(contents->config.warnings);
+  RETURN_IF_ERROR(contents->LoadText(options.model_dir));
+  RETURN_IF_ERROR(contents->LoadModel(options, pool));
+  contents->AskCanary(options);
+  RETURN_IF_ERROR(contents->MakeCache(options));
+  contents->Describe();
+  contents->metrics.SetMemory(options.device, contents->info.memory);
+  contents->metrics.SetCache(
+      {options.block_size, contents->info.kv_cache_blocks, KvTypeName(options.kv_cache_dtype)});
+  contents->Start(options, std::move(reader), clock);
+  return std::unique_ptr<DecodeRuntime>(new DecodeRuntime(std::move(contents)));
 }
 
-DecodeRuntime::DecodeRuntime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+DecodeRuntime::DecodeRuntime(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}
 DecodeRuntime::~DecodeRuntime() = default;
 
-grpc::Service* DecodeRuntime::service() { return parts_->service.get(); }
-const DecodeInfo& DecodeRuntime::info() const { return parts_->info; }
-const weights::CanaryResult& DecodeRuntime::canary() const { return parts_->canary; }
-EngineStats DecodeRuntime::stats() const { return parts_->engine->stats(); }
+grpc::Service* DecodeRuntime::service() { return contents_->service.get(); }
+const DecodeInfo& DecodeRuntime::info() const { return contents_->info; }
+const weights::CanaryResult& DecodeRuntime::canary() const { return contents_->canary; }
+EngineStats DecodeRuntime::stats() const { return contents_->engine->stats(); }
 base::Json DecodeRuntime::State() const {
   const EngineStats stats = this->stats();
   return {{"running", stats.running},
@@ -272,12 +272,12 @@ base::Json DecodeRuntime::State() const {
           {"prefix_queries", stats.prefix_queries},
           {"prefix_hits", stats.prefix_hits}};
 }
-EngineProgress DecodeRuntime::progress() const { return parts_->engine->progress(); }
-absl::Status DecodeRuntime::health() const { return parts_->engine->health(); }
-void DecodeRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
+EngineProgress DecodeRuntime::progress() const { return contents_->engine->progress(); }
+absl::Status DecodeRuntime::health() const { return contents_->engine->health(); }
+void DecodeRuntime::UpdateMetrics() { contents_->metrics.Update(stats()); }
 bool DecodeRuntime::Drain(absl::Time deadline) {
-  const bool made = parts_->engine->Drain(deadline);
-  return parts_->service->AwaitCalls(deadline) && made;
+  const bool made = contents_->engine->Drain(deadline);
+  return contents_->service->AwaitCalls(deadline) && made;
 }
 
 }  // namespace tessera::decode

@@ -70,9 +70,9 @@ class DecodeRuntime {
   bool Drain(absl::Time deadline);
 
  private:
-  struct Parts;
-  explicit DecodeRuntime(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  struct Contents;
+  explicit DecodeRuntime(std::unique_ptr<Contents> contents);
+  std::unique_ptr<Contents> contents_;
 };
 
 }  // namespace tessera::decode

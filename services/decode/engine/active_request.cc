@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
 
 namespace tessera::decode {
-
 namespace {
 
 // Each token of the prompt once; room for those of the answer.
@@ -18,6 +21,23 @@ std::vector<kernels::SeenToken> SeenIn(absl::Span<const int32_t> prompt, int32_t
     if (id >= 0) seen.push_back({id, 0});
   }
   return seen;
+}
+
+// Takes ids, pictures, chain and options out of `request`.
+Sequence ToSequence(SequenceId id, Request& request, int32_t max_tokens) {
+  Sequence sequence;
+  sequence.id = id;
+  sequence.tenant = std::move(request.tenant);
+  sequence.priority = request.priority;
+  sequence.prompt = std::move(request.ids);
+  sequence.pictures = std::move(request.pictures);
+  sequence.rows.resize(sequence.pictures.size());
+  sequence.root = request.root;
+  sequence.chain = std::move(request.chain);
+  sequence.sampling = std::move(request.sampling);
+  sequence.max_tokens = max_tokens;
+  if (sequence.sampling.penalizes()) sequence.seen = SeenIn(sequence.prompt, max_tokens);
+  return sequence;
 }
 
 }  // namespace
@@ -39,31 +59,46 @@ const char* Name(Stage stage) {
 }
 
 ActiveRequest::ActiveRequest(SequenceId id, Request request, int32_t max_tokens)
-    : name(std::move(request.name)),
+    : sequence(ToSequence(id, request, max_tokens)),
+      rows(sequence),
+      name(std::move(request.name)),
       sink(std::move(request.sink)),
       deadline(request.deadline),
-      arrival(request.arrival) {
-  sequence.id = id;
-  sequence.tenant = std::move(request.tenant);
-  sequence.priority = request.priority;
-  sequence.prompt = std::move(request.ids);
-  sequence.pictures = std::move(request.pictures);
-  sequence.rows.resize(sequence.pictures.size());
-  sequence.root = request.root;
-  sequence.chain = std::move(request.chain);
-  sequence.sampling = std::move(request.sampling);
-  sequence.max_tokens = max_tokens;
-  if (sequence.sampling.penalizes()) sequence.seen = SeenIn(sequence.prompt, max_tokens);
-  pictures.resize(sequence.pictures.size());
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    pictures[i].outcome.rows = sequence.pictures[i].rows;
-  }
-}
+      arrival(request.arrival) {}
 
 int32_t ActiveRequest::image_tokens() const {
   int32_t sum = 0;
   for (const PromptPicture& picture : sequence.pictures) sum += picture.rows;
   return sum;
+}
+
+void ActiveRequest::BeginWait(Stage wait, absl::Time now) {
+  stage = wait;
+  wait_begin = now;
+}
+
+void ActiveRequest::EndWait(absl::Time now) {
+  const absl::Duration time = now - wait_begin;
+  if (stage == Stage::kFetch && !stepped()) {
+    if (fetch == absl::ZeroDuration()) first_fetch = wait_begin;
+    fetch += time;
+  }
+  if (stage == Stage::kRows && !stepped()) rows_wait += time;
+  stage = Stage::kQueue;
+}
+
+absl::Status ActiveRequest::ExpiredAt(absl::Time now) const {
+  if (deadline > now) {
+    return base::Error(
+        absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
+        absl::StrCat("the client has not read its answer for ",
+                     absl::FormatDuration(now - paused_since), "; the request was aborted"));
+  }
+  const char* name_of_stage = Name(stage);
+  return base::Error(absl::StatusCode::kDeadlineExceeded,
+                     absl::StrCat("DEADLINE_IN_", name_of_stage),
+                     absl::StrCat("the deadline passed in stage ", name_of_stage, " after ",
+                                  absl::FormatDuration(now - arrival)));
 }
 
 Outcome ActiveRequest::OutcomeAt(absl::Time now) const {
@@ -83,7 +118,7 @@ Outcome ActiveRequest::OutcomeAt(absl::Time now) const {
   outcome.queue = std::max(until_step - fetch - rows_wait, absl::ZeroDuration());
   if (stepped()) outcome.prefill = (answered ? first_token : now) - first_step;
   if (answered) outcome.generation = last_token - first_token;
-  for (const Picture& picture : pictures) outcome.pictures.push_back(picture.outcome);
+  outcome.pictures = rows.outcomes();
   outcome.kv_blocks_new = sequence.blocks_taken;
   outcome.kv_blocks_reused = sequence.blocks_reused;
   outcome.preemptions = sequence.preemptions;

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <stop_token>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "services/decode/engine/request.h"
+#include "services/decode/engine/row_wait.h"
 #include "services/decode/engine/token_sink.h"
 #include "services/decode/schedule/sequence.h"
 
@@ -24,24 +25,20 @@ const char* Name(Stage stage);
 struct ActiveRequest {
   // Takes what `request` asks for. `max_tokens` is already cut to what fits.
   ActiveRequest(SequenceId id, Request request, int32_t max_tokens);
-
-  struct Picture {
-    bool awaited = false;  // asked for by NeedRows
-    PictureOutcome outcome;
-  };
+  ActiveRequest(const ActiveRequest&) = delete;
+  ActiveRequest& operator=(const ActiveRequest&) = delete;
 
   Sequence sequence;
+  RowWait rows;  // of `sequence`
   RequestName name;
   std::stop_source ended;  // for who works for it elsewhere
   std::shared_ptr<TokenSink> sink;
-  std::vector<Picture> pictures;  // in the order of the prompt
   absl::Time deadline;
 
   Stage stage = Stage::kQueue;
-  int rows_asked = 0;  // NeedRows sent so far
 
   absl::Time arrival;
-  absl::Time stage_begin;                         // of kFetch and kRows
+  absl::Time wait_begin;                          // of kFetch and kRows
   absl::Time first_fetch = absl::InfinitePast();  // its begin, before the first step
   absl::Duration fetch;                           // sum before the first step
   absl::Duration rows_wait;                       // sum before the first step
@@ -57,10 +54,18 @@ struct ActiveRequest {
            paused_since != absl::InfiniteFuture();
   }
   bool stepped() const { return first_step != absl::InfinitePast(); }
+  // It is read, or waits for others to make its rows, from `now` on. REQUIRES: kFetch or kRows.
+  void BeginWait(Stage wait, absl::Time now);
+  // Such a wait, if there is one, is over; its time counts until the first step, and is part of
+  // prefill or generation after it.
+  void EndWait(absl::Time now);
   // When it is ended for taking too long.
   absl::Time Expiry(absl::Duration slow_client_timeout) const {
     return std::min(deadline, paused_since + slow_client_timeout);
   }
+  // What it is ended with then. DEADLINE_EXCEEDED, DEADLINE_IN_<stage>, or RESOURCE_EXHAUSTED,
+  // SLOW_CLIENT.
+  absl::Status ExpiredAt(absl::Time now) const;
   // What it cost until `now`.
   Outcome OutcomeAt(absl::Time now) const;
 };

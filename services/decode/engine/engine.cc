@@ -48,7 +48,7 @@ Engine::~Engine() {
   fetcher_.reset();
 }
 
-absl::StatusOr<Admission> Engine::Submit(Request request) {
+absl::StatusOr<AcceptedRequest> Engine::Submit(Request request) {
   const bool ahead = request.priority == Priority::kAhead;
   CHECK(!request.ids.empty());
   CHECK_GE(request.max_tokens, ahead ? 0 : 1);
@@ -62,17 +62,17 @@ absl::StatusOr<Admission> Engine::Submit(Request request) {
   if (request.arrival == absl::InfinitePast()) request.arrival = clock_.Now();
   NameBlocks(request);
 
-  Admission admission;
-  admission.id = next_id_.fetch_add(1);
-  admission.prompt_tokens = static_cast<int32_t>(prompt_tokens);
-  admission.blocks = loop_.BlocksFor(prompt_tokens + std::max<int64_t>(max_tokens - 1, 0));
-  request.sink->OnAccepted(admission);
-  if (!queue_.Push(NewRequest{std::make_unique<ActiveRequest>(admission.id, std::move(request),
+  AcceptedRequest accepted;
+  accepted.id = next_id_.fetch_add(1);
+  accepted.prompt_tokens = static_cast<int32_t>(prompt_tokens);
+  accepted.blocks = loop_.BlocksFor(prompt_tokens + std::max<int64_t>(max_tokens - 1, 0));
+  request.sink->OnAccepted(accepted);
+  if (!queue_.Push(NewRequest{std::make_unique<ActiveRequest>(accepted.id, std::move(request),
                                                               static_cast<int32_t>(max_tokens))})) {
     LeavePlace(priority);
     return Draining();
   }
-  return admission;
+  return accepted;
 }
 
 absl::Status Engine::CheckRequest(const Request& request) const {

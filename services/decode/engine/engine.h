@@ -37,7 +37,7 @@ class Engine {
   // for a token of prompt or bias beyond the vocabulary; RESOURCE_EXHAUSTED, QUEUE_FULL, when too
   // many wait (or too much ahead-work); UNAVAILABLE, DRAINING. Never waits. Ahead-work ends with OK
   // and kLength, or kDropped when it gave way.
-  absl::StatusOr<Admission> Submit(Request request);
+  absl::StatusOr<AcceptedRequest> Submit(Request request);
   // The request ends with `status` (not OK) at the next step; nothing when it has ended.
   void Cancel(SequenceId id, absl::Status status);
   // The reader of a request whose sink answered kPause has caught up.

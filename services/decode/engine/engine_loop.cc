@@ -7,22 +7,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/error.h"
-#include "common/base/log.h"
-#include "common/base/status_macros.h"
 
 namespace tessera::decode {
 
 EngineLoop::EngineLoop(const EngineOptions& options, EngineDevice device, base::Clock& clock,
                        Hooks hooks)
     : options_(options),
-      device_(std::move(device)),
+      device_(std::move(device), options.vocabulary, options.scheduler.max_sequences),
       clock_(clock),
       hooks_(std::move(hooks)),
       pool_(options.blocks, options.block_size),
       cache_(options.prefix_cache_blocks, pool_),
       scheduler_(options.scheduler, pool_, cache_) {
   const size_t sequences = options_.scheduler.max_sequences;
-  sampled_.reserve(sequences);
   sampled_ids_.reserve(sequences);
   runs_.reserve(sequences);
   sample_of_.reserve(sequences);
@@ -30,6 +27,119 @@ EngineLoop::EngineLoop(const EngineOptions& options, EngineDevice device, base::
 }
 
 EngineLoop::~EngineLoop() { CHECK(requests_.empty()); }
+
+// ------------------------------------------------------------------ messages
+
+void EngineLoop::Handle(EngineMessage message) {
+  std::visit([this](auto&& m) { On(std::move(m)); }, std::move(message));
+}
+
+void EngineLoop::On(NewRequest message) {
+  ActiveRequest& request = *message.request;
+  next_deadline_ = std::min(next_deadline_, request.deadline);
+  requests_.emplace(request.sequence.id, std::move(message.request));
+  if (!closed_.ok()) return End(request, closed_);
+  if (absl::Status status = health(); !status.ok()) return End(request, status);
+  scheduler_.Open(request.sequence);
+  request.rows.NoteShared();
+  Proceed(request);
+}
+
+void EngineLoop::On(CancelRequest message) {
+  const auto it = requests_.find(message.id);
+  if (it != requests_.end()) End(*it->second, message.status);
+}
+
+void EngineLoop::On(ResumeRequest message) {
+  const auto it = requests_.find(message.id);
+  if (it == requests_.end() || !it->second->sequence.paused) return;
+  ActiveRequest& request = *it->second;
+  scheduler_.Resume(request.sequence);
+  request.paused_since = absl::InfiniteFuture();
+  const bool fetching = request.stage == Stage::kFetch || request.stage == Stage::kRows;
+  if (request.sequence.state == Sequence::State::kOutside && !fetching) Proceed(request);
+}
+
+void EngineLoop::On(CancelAhead message) {
+  std::vector<ActiveRequest*> ahead;
+  for (const auto& [id, request] : requests_) {
+    if (request->sequence.ahead()) ahead.push_back(request.get());
+  }
+  for (ActiveRequest* request : ahead) End(*request, message.status);
+}
+
+void EngineLoop::On(CancelAll message) {
+  closed_ = std::move(message.status);
+  EndAll(closed_);
+}
+
+// ------------------------------------------------------------------ rows
+
+// A sequence outside the scheduler: into the queue when every row that it needs is here, else off
+// to fetch them.
+void EngineLoop::Proceed(ActiveRequest& request) {
+  Sequence& sequence = request.sequence;
+  request.stage = Stage::kQueue;
+  if (sequence.finish != FinishReason::kNone) return End(request, absl::OkStatus());
+  if (sequence.paused) return;  // Resume brings it back
+  if (sequence.LacksRows()) return Fetch(request);
+  if (absl::Status status = scheduler_.Enqueue(sequence); !status.ok()) End(request, status);
+}
+
+// Reads the records whose rows are needed and not here.
+void EngineLoop::Fetch(ActiveRequest& request) {
+  FetchJob job;
+  job.id = request.sequence.id;
+  job.asker = {request.name, request.deadline, request.ended.get_token()};
+  job.pictures = request.rows.Wanted(options_.row_width);
+  for (const WantedRows& wanted : job.pictures) {
+    job.bytes += static_cast<size_t>(wanted.record.rows * options_.row_width) * sizeof(float);
+  }
+  request.BeginWait(Stage::kFetch, clock_.Now());
+  hooks_.fetch(std::move(job));
+}
+
+void EngineLoop::On(FetchResult message) {
+  const auto it = requests_.find(message.id);
+  if (it == requests_.end()) return;  // ended meanwhile
+  ActiveRequest& request = *it->second;
+  // What is too late is not read, and nobody is to make it.
+  const absl::Time now = clock_.Now();
+  if (request.deadline <= now) return End(request, request.ExpiredAt(now));
+  request.EndWait(now);
+  for (WantedRows& read : message.pictures) {
+    const store::RecordPtr record = read.found.record;
+    if (absl::Status status = request.rows.Take(std::move(read)); !status.ok()) {
+      return End(request, status);
+    }
+    if (record != nullptr) counted_.fetched_bytes += static_cast<int64_t>(record->data.size());
+  }
+  if (request.rows.awaits()) return AskForRows(request);
+  // Its pinned blocks may have gone meanwhile, and rows that it did not need then are needed now.
+  Proceed(request);
+}
+
+void EngineLoop::AskForRows(ActiveRequest& request) {
+  if (request.sequence.ahead()) {
+    request.sequence.finish = FinishReason::kDropped;
+    return End(request, absl::OkStatus());
+  }
+  request.BeginWait(Stage::kRows, clock_.Now());
+  if (absl::Status status = request.rows.BeginRound(); !status.ok()) return End(request, status);
+  request.sink->OnNeedRows(request.rows.awaited());
+}
+
+void EngineLoop::On(RowsExist message) {
+  const auto it = requests_.find(message.id);
+  if (it == requests_.end() || it->second->stage != Stage::kRows) return;
+  ActiveRequest& request = *it->second;
+  request.rows.Made(message.pictures);
+  if (request.rows.awaits()) return;
+  request.EndWait(clock_.Now());
+  Proceed(request);
+}
+
+// ------------------------------------------------------------------ a step
 
 bool EngineLoop::Step() {
   const absl::Time begin = clock_.Now();
@@ -40,7 +150,7 @@ bool EngineLoop::Step() {
   for (const Sequence* sequence : scheduler_.expelled()) expelled_.push_back(sequence->id);
   if (plan.sequences() > 0) {
     MarkStarted(begin);
-    if (absl::Status status = Compute(plan); status.ok()) {
+    if (absl::Status status = device_.Compute(plan, scheduler_.sampling()); status.ok()) {
       StepReport report = GatherRuns();
       const absl::Time end = clock_.Now();
       report.duration = end - begin;
@@ -78,28 +188,6 @@ void EngineLoop::MarkStarted(absl::Time now) {
   }
 }
 
-// Logits, samples, and the wait for both.
-absl::Status EngineLoop::Compute(const BatchPlan& plan) {
-  absl::StatusOr<StepOutput> output = device_.model->Forward(plan, device_.cache);
-  sampled_.assign(plan.logit_tokens.size(), kernels::Sampled());
-  if (output.ok() && !sampled_.empty()) {
-    kernels::SampleParams params;
-    params.logits = output->logits;
-    params.id_limit = options_.vocabulary;
-    params.rows = scheduler_.sampling();
-    params.out = absl::MakeSpan(sampled_);
-    device_.backend->Sample(params);
-  }
-  // Also after a failed Forward: what it enqueued still reads the plan.
-  if (absl::Status status = device_.backend->Synchronize(); !status.ok()) {
-    base::Log(base::LogLevel::kError, absl::StrCat("the device failed: ", status.ToString()));
-    base::MutexLock lock(mutex_);
-    health_ = base::WithReason(status, "DEVICE_FAILED");
-    return health_;
-  }
-  return output.status();
-}
-
 // One run of tokens per sequence of the plan: what was sampled, nothing where the prompt goes on.
 // Tells the tokens of the step.
 StepReport EngineLoop::GatherRuns() {
@@ -107,11 +195,12 @@ StepReport EngineLoop::GatherRuns() {
   runs_.assign(sequences, TokenRun());
   sample_of_.assign(sequences, -1);
   sampled_ids_.clear();
-  for (const kernels::Sampled& sampled : sampled_) sampled_ids_.push_back(sampled.id);
+  const absl::Span<const kernels::Sampled> chosen = device_.sampled();
+  for (const kernels::Sampled& sampled : chosen) sampled_ids_.push_back(sampled.id);
   const absl::Span<const int32_t> owners = scheduler_.sampled_sequences();
   for (size_t i = 0; i < owners.size(); ++i) {
     sample_of_[owners[i]] = static_cast<int32_t>(i);
-    if (sampled_[i].finite) {
+    if (chosen[i].finite) {
       runs_[owners[i]] = TokenRun(&sampled_ids_[i], 1);
     } else {
       scheduler_.Distrust(*scheduler_.planned()[owners[i]]);
@@ -134,7 +223,7 @@ void EngineLoop::Deliver(const Progress& progress, size_t s, absl::Time now) {
   ActiveRequest& request = *requests_.at(sequence.id);
   counted_.generation_tokens += progress.new_tokens;
   const int32_t sample = sample_of_[s];
-  if (sample >= 0 && !sampled_[sample].finite) {
+  if (sample >= 0 && !device_.sampled()[sample].finite) {
     counted_.nonfinite_logits += 1;
     End(request, base::Error(absl::StatusCode::kInternal, "NONFINITE_LOGITS",
                              absl::StrCat("the model computed NaN or infinity for token ",
@@ -149,9 +238,8 @@ void EngineLoop::Deliver(const Progress& progress, size_t s, absl::Time now) {
   if (progress.new_tokens > 0) {
     request.last_token = now;
     const absl::Span<const int32_t> ids(sequence.generated);
-    const absl::Span<const kernels::Sampled> sampled(sampled_);
     switch (request.sink->OnTokens(ids.last(progress.new_tokens),
-                                   sampled.subspan(sample, progress.new_tokens))) {
+                                   device_.sampled().subspan(sample, progress.new_tokens))) {
       case SinkAnswer::kContinue:
         break;
       case SinkAnswer::kStop:
@@ -178,10 +266,12 @@ void EngineLoop::FailPlanned(const absl::Status& status) {
   if (absl::Status broken = health(); !broken.ok()) EndAll(broken);
 }
 
+// ------------------------------------------------------------------ the end
+
 void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
   const absl::Time now = clock_.Now();
   request.ended.request_stop();
-  EndStage(request);
+  request.EndWait(clock_.Now());
   scheduler_.Remove(request.sequence);
   if (!request.sequence.ahead()) CountEnd(request, status);
   const auto node = requests_.extract(request.sequence.id);
@@ -192,18 +282,6 @@ void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
   }
   request.sink->OnEnd(status, outcome);
   hooks_.ended(request.sequence.priority);
-}
-
-// The time of a fetch, or of waiting for rows, that is under way. After the first step it is part
-// of prefill or generation.
-void EngineLoop::EndStage(ActiveRequest& request) {
-  const absl::Duration time = clock_.Now() - request.stage_begin;
-  if (request.stage == Stage::kFetch && !request.stepped()) {
-    if (request.fetch == absl::ZeroDuration()) request.first_fetch = request.stage_begin;
-    request.fetch += time;
-  }
-  if (request.stage == Stage::kRows && !request.stepped()) request.rows_wait += time;
-  request.stage = Stage::kQueue;
 }
 
 void EngineLoop::CountEnd(const ActiveRequest& request, const absl::Status& status) {
@@ -233,21 +311,8 @@ void EngineLoop::EndExpired(absl::Time now) {
   for (const auto& [id, request] : requests_) {
     if (request->Expiry(options_.slow_client_timeout) <= now) expired.push_back(request.get());
   }
-  for (ActiveRequest* request : expired) End(*request, Expired(*request, now));
+  for (ActiveRequest* request : expired) End(*request, request->ExpiredAt(now));
   UpdateNextDeadline();
-}
-
-absl::Status EngineLoop::Expired(const ActiveRequest& request, absl::Time now) const {
-  if (request.deadline > now) {
-    return base::Error(absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
-                       absl::StrCat("the client has not read its answer for ",
-                                    absl::FormatDuration(now - request.paused_since),
-                                    "; the request was aborted"));
-  }
-  const char* stage = Name(request.stage);
-  return base::Error(absl::StatusCode::kDeadlineExceeded, absl::StrCat("DEADLINE_IN_", stage),
-                     absl::StrCat("the deadline passed in stage ", stage, " after ",
-                                  absl::FormatDuration(now - request.arrival)));
 }
 
 void EngineLoop::UpdateNextDeadline() {
@@ -256,6 +321,8 @@ void EngineLoop::UpdateNextDeadline() {
     next_deadline_ = std::min(next_deadline_, request->Expiry(options_.slow_client_timeout));
   }
 }
+
+// ------------------------------------------------------------------ numbers
 
 void EngineLoop::Publish() {
   counted_.running = scheduler_.running();
@@ -288,11 +355,6 @@ void EngineLoop::Publish() {
 EngineStats EngineLoop::stats() const {
   base::MutexLock lock(mutex_);
   return published_;
-}
-
-absl::Status EngineLoop::health() const {
-  base::MutexLock lock(mutex_);
-  return health_;
 }
 
 }  // namespace tessera::decode

@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "services/decode/cache/block_pool.h"
 #include "services/decode/cache/prefix_cache.h"
+#include "services/decode/engine/device_step.h"
 #include "services/decode/engine/engine_options.h"
 #include "services/decode/engine/engine_stats.h"
 #include "services/decode/engine/request_queue.h"
@@ -20,7 +21,7 @@
 namespace tessera::decode {
 
 // What the engine's thread does, one call after the other: no thread of its own, so a test drives
-// it by hand. Owns sequences, blocks, model, backend and KV cache. A warm decode step allocates
+// it by hand. Owns sequences, blocks and device. A warm decode step allocates
 // nothing.
 class EngineLoop {
  public:
@@ -51,7 +52,7 @@ class EngineLoop {
   // Any thread.
   EngineStats stats() const;
   // Not OK once the device has failed: nothing can be computed any more. Any thread.
-  absl::Status health() const;
+  absl::Status health() const { return device_.health(); }
 
  private:
   void On(NewRequest message);
@@ -65,15 +66,10 @@ class EngineLoop {
   void Proceed(ActiveRequest& request);
   void ProceedExpelled();
   void Fetch(ActiveRequest& request);
-  absl::Status TakeRecord(ActiveRequest& request, size_t picture, const ReadRecord& found,
-                          store::FloatRows rows);
   void AskForRows(ActiveRequest& request);
-  void EndStage(ActiveRequest& request);
   void EndExpired(absl::Time now);
-  absl::Status Expired(const ActiveRequest& request, absl::Time now) const;
   void UpdateNextDeadline();
 
-  absl::Status Compute(const BatchPlan& plan);
   void MarkStarted(absl::Time now);
   StepReport GatherRuns();
   void Deliver(const Progress& progress, size_t s, absl::Time now);
@@ -84,7 +80,7 @@ class EngineLoop {
   void Publish();
 
   const EngineOptions options_;
-  EngineDevice device_;
+  DeviceStep device_;
   base::Clock& clock_;
   const Hooks hooks_;
   BlockPool pool_;
@@ -95,16 +91,14 @@ class EngineLoop {
   absl::Status closed_;  // not OK: what new requests end with
 
   // Of one step; kept for their memory.
-  std::vector<kernels::Sampled> sampled_;
   std::vector<int32_t> sampled_ids_;
   std::vector<TokenRun> runs_;      // [sequences of the plan]
-  std::vector<int32_t> sample_of_;  // [sequences of the plan] its first in sampled_, or -1
+  std::vector<int32_t> sample_of_;  // [sequences of the plan] its first in device_.sampled(), or -1
   std::vector<SequenceId> expelled_;
 
   EngineStats counted_;
   mutable base::Mutex mutex_;
   EngineStats published_ ABSL_GUARDED_BY(mutex_);
-  absl::Status health_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::decode

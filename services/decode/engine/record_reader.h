@@ -15,7 +15,7 @@ namespace tessera::decode {
 // A record that a sequence needs.
 struct WantedRecord {
   store::EmbeddingKey key;
-  std::string origin;  // the replica that made it, as the request says; may be empty or a lie
+  std::string origin = {};  // the replica that made it, as the request says; may be empty or a lie
   int64_t rows = 0, width = 0;  // its shape; 0: any. One of another shape is a miss
 };
 

@@ -56,25 +56,13 @@ bool RowFetcher::Awaited(const ReadContext& asker) const {
 }
 
 FetchResult RowFetcher::Read(FetchJob job) {
-  FetchResult result;
-  result.id = job.id;
-  result.pictures = std::move(job.pictures);
-  result.records.reserve(job.keys.size());
-  result.rows.reserve(job.keys.size());
-  for (size_t i = 0; i < job.keys.size(); ++i) {
-    ReadRecord read;
-    if (Awaited(job.asker)) {
-      read = reader_({job.keys[i], i < job.origins.size() ? job.origins[i] : "",
-                      i < job.row_counts.size() ? job.row_counts[i] : 0, job.row_width},
-                     job.asker);
-    }
-    const bool found = read.record != nullptr;
-    result.records.push_back(std::move(read.record));
-    result.tiers.push_back(read.tier);
+  for (WantedRows& wanted : job.pictures) {
+    if (!Awaited(job.asker)) break;
+    wanted.found = reader_(wanted.record, job.asker);
     // int8 rows are widened here: the engine's thread has other things to do.
-    result.rows.push_back(found ? store::ToFloatRows(result.records.back()) : store::FloatRows());
+    if (wanted.found.record != nullptr) wanted.rows = store::ToFloatRows(wanted.found.record);
   }
-  return result;
+  return {job.id, std::move(job.pictures)};
 }
 
 }  // namespace tessera::decode

@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "common/store/rows.h"
 #include "services/decode/engine/record_reader.h"
+#include "services/decode/engine/wanted_rows.h"
 #include "services/decode/schedule/sequence.h"
 
 namespace tessera::decode {
@@ -21,24 +20,18 @@ struct RowFetcherOptions {
   size_t max_bytes = 256ull << 20;  // of rows being fetched; a larger job runs alone
 };
 
-// Records to read for one sequence.
+// Rows to read for one sequence.
 struct FetchJob {
   SequenceId id = 0;
   ReadContext asker;
-  int64_t row_width = 0;            // of every record; 0: any
-  std::vector<int64_t> row_counts;  // of each record; absent: any
-  std::vector<int32_t> pictures;    // positions in the sequence's pictures
-  std::vector<store::EmbeddingKey> keys;
-  std::vector<std::string> origins;  // of the keys; may be shorter: not known
-  size_t bytes = 0;                  // what the rows will take, about
+  std::vector<WantedRows> pictures;
+  size_t bytes = 0;  // what the rows will take, about
 };
 
+// A job that was done: its pictures in the order asked, with what was found.
 struct FetchResult {
   SequenceId id = 0;
-  std::vector<int32_t> pictures;          // as asked
-  std::vector<store::RecordPtr> records;  // null: nobody has it
-  std::vector<RowTier> tiers;             // who had them
-  std::vector<store::FloatRows> rows;     // of the records, as a device takes them
+  std::vector<WantedRows> pictures;
 };
 
 // Reads records on threads of its own, in the order in which they were asked for, so that a slow

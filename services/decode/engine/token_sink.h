@@ -48,8 +48,8 @@ struct Outcome {
   int32_t preemptions = 0;
 };
 
-// A request's place in the engine.
-struct Admission {
+// A request that the engine has accepted.
+struct AcceptedRequest {
   SequenceId id = 0;  // what Cancel and RowsReady take
   int32_t prompt_tokens = 0;
   int32_t blocks = 0;  // KV blocks it will take at most
@@ -66,7 +66,7 @@ enum class SinkAnswer {
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  virtual void OnAccepted(const Admission& admission) = 0;
+  virtual void OnAccepted(const AcceptedRequest& accepted) = 0;
   // Records that no tier has; `pictures` are positions in the prompt's pictures. The request waits
   // for Engine::RowsReady.
   virtual void OnNeedRows(absl::Span<const int32_t> pictures) = 0;

@@ -12,27 +12,23 @@ namespace tessera::decode {
 
 Scheduler::Scheduler(SchedulerOptions options, BlockPool& pool, PrefixCache& cache)
     : options_(std::move(options)),
-      pool_(pool),
-      cache_(cache),
-      hasher_(pool.block_size()),
+      blocks_(pool, cache),
       queue_(options_.tenant_quantum),
       builder_({.tokens = options_.max_batch_tokens,
                 .sequences = options_.max_sequences,
-                .blocks = pool.BlocksFor(limit_tokens()),
-                .block_size = pool.block_size()}) {
+                .blocks = blocks_.BlocksFor(limit_tokens()),
+                .block_size = blocks_.block_size()}) {
   CHECK_GE(options_.max_sequences, 1);
   CHECK_GE(options_.max_batch_tokens, options_.max_sequences);
   CHECK_GE(options_.context_tokens, 1);
   CHECK_GE(options_.tenant_quantum, 1);
   running_.reserve(options_.max_sequences);
   progress_.reserve(options_.max_sequences);
-  block_ids_.reserve(pool_.block_size());
 }
 
 int64_t Scheduler::limit_tokens() const {
   // The last token of an answer needs no place in the pool.
-  const int64_t pool_tokens = int64_t{pool_.total()} * pool_.block_size() + 1;
-  return std::min<int64_t>(options_.context_tokens, pool_tokens);
+  return std::min<int64_t>(options_.context_tokens, blocks_.pool_tokens() + 1);
 }
 
 absl::Status Scheduler::CheckFits(int64_t prompt_tokens, int64_t image_tokens,
@@ -43,8 +39,7 @@ absl::Status Scheduler::CheckFits(int64_t prompt_tokens, int64_t image_tokens,
       absl::StrCat("the prompt has ", prompt_tokens, " tokens, ", image_tokens,
                    " of them rows of pictures, and ", max_tokens,
                    " of answer are asked for; prompt and answer together may have ", limit_tokens(),
-                   " (context ", options_.context_tokens, ", KV cache ",
-                   int64_t{pool_.total()} * pool_.block_size(),
+                   " (context ", options_.context_tokens, ", KV cache ", blocks_.pool_tokens(),
                    "). Shorten the messages or use fewer pictures"));
 }
 
@@ -59,7 +54,7 @@ void Scheduler::Open(Sequence& sequence) {
   sequence.state = Sequence::State::kOutside;
   queue_.Open(sequence);
   outside_.push_back(&sequence);
-  Match(sequence);
+  blocks_.Match(sequence);
   if (sequence.pending() == 0) {
     sequence.cached_tokens = sequence.computed;
     sequence.finish = FinishReason::kLength;
@@ -88,12 +83,10 @@ absl::Status Scheduler::Enqueue(Sequence& sequence) {
 bool Scheduler::Remove(Sequence& sequence) {
   CHECK(!in_step_);
   if (sequence.state == Sequence::State::kNew) return false;
-  const int32_t lost = KeepTail(sequence);
+  const int32_t lost = blocks_.KeepTail(sequence);
   if (sequence.ahead()) counts_.ahead_dropped_tokens += lost;
-  if (sequence.entered) {  // used until now
-    cache_.Use(absl::MakeConstSpan(sequence.blocks).first(sequence.named_blocks));
-  }
-  Release(sequence);
+  if (sequence.entered) blocks_.UseNamed(sequence);
+  blocks_.Release(sequence);
   if (held_ == &sequence) held_ = nullptr;
   queue_.Erase(sequence);
   std::erase(outside_, &sequence);
@@ -168,18 +161,156 @@ void Scheduler::PlanAhead(int32_t budget) {
   if (budget <= 0) return;
   Sequence& sequence = *ahead_.front();
   if (sequence.state == Sequence::State::kWaiting) {
-    Match(sequence);
+    blocks_.Match(sequence);
     sequence.cached_tokens = sequence.computed;
     if (sequence.pending() == 0) sequence.finish = FinishReason::kLength;
     if (sequence.pending() == 0 || sequence.LacksRows()) return Expel(sequence);
-    const int32_t blocks =
-        pool_.BlocksFor(sequence.length()) - static_cast<int32_t>(sequence.blocks.size());
-    if (blocks + running() > pool_.free() + pool_.idle()) return DropAhead();
-    CHECK(TakeBlocks(sequence, blocks));
+    const int32_t lacking = blocks_.Lacking(sequence);
+    if (lacking + running() > blocks_.available()) return DropAhead();
+    CHECK(blocks_.Take(sequence, lacking));
     sequence.state = Sequence::State::kRunning;
   }
   Plan(sequence, std::min(sequence.pending(), budget), budget);
 }
+
+// ------------------------------------------------------------------ who gives way
+
+// Puts the head of the queue into the batch, or outside when its rows are missing; false when it
+// must wait.
+bool Scheduler::Enter(Sequence& sequence) {
+  blocks_.Match(sequence);
+  if (sequence.LacksRows()) {
+    Expel(sequence);
+    return true;
+  }
+  const int32_t lacking = blocks_.Lacking(sequence);
+  // Each that runs may grow by one.
+  while (lacking + running() > blocks_.available()) {
+    if (FreeSomething(sequence)) continue;
+    if (!running_.empty() || sequence.branch.block.empty()) return false;
+    // Alone, and the block that it would copy is the one that it lacks.
+    blocks_.ReleaseBranch(sequence);
+    if (!sequence.LacksRows()) continue;
+    Expel(sequence);
+    return true;
+  }
+  CHECK(blocks_.Take(sequence, lacking));
+  queue_.Erase(sequence);
+  sequence.state = Sequence::State::kRunning;
+  const auto at =
+      std::upper_bound(running_.begin(), running_.end(), &sequence,
+                       [](const Sequence* a, const Sequence* b) { return a->id < b->id; });
+  running_.insert(at, &sequence);
+  Account(sequence);
+  return true;
+}
+
+// Counts what a sequence found when it first came in.
+void Scheduler::Account(Sequence& sequence) {
+  const int32_t ahead_tokens = blocks_.UseFound(sequence);
+  if (std::exchange(sequence.entered, true)) return;
+  blocks_.Reserve(sequence);
+  sequence.generated.reserve(sequence.max_tokens);
+  sequence.cached_tokens = sequence.computed;
+  sequence.ahead_tokens = ahead_tokens;
+  sequence.blocks_reused = sequence.named_blocks;
+  counts_.queried_tokens += sequence.prompt_tokens();
+  counts_.hit_tokens += sequence.computed;
+}
+
+// A block for the pending token; false when the sequence had to go back to the queue for it.
+bool Scheduler::Grow(Sequence& sequence) {
+  const int32_t lacking = blocks_.Lacking(sequence);
+  while (!blocks_.Take(sequence, lacking)) {
+    if (FreeSomething(sequence)) continue;
+    Sequence* youngest = YoungestToPreempt();
+    Preempt(*youngest);
+    if (youngest == &sequence) return false;
+  }
+  return true;
+}
+
+// Blocks of those that do not go on.
+bool Scheduler::FreeSomething(const Sequence& sequence) {
+  if (!ahead_.empty()) {
+    DropAhead();
+    return true;
+  }
+  Sequence* pinned = YoungestPinned(sequence);
+  if (pinned == nullptr) return PreemptPaused();
+  blocks_.Release(*pinned);
+  return true;
+}
+
+// The youngest that holds blocks and does not run.
+Sequence* Scheduler::YoungestPinned(const Sequence& besides) {
+  const auto pinned = [&besides](const Sequence& sequence) {
+    const bool holds = !sequence.blocks.empty() || !sequence.branch.block.empty();
+    return holds && &sequence != &besides;
+  };
+  Sequence* youngest = queue_.Youngest(pinned);
+  for (Sequence* sequence : outside_) {
+    if (pinned(*sequence) && (youngest == nullptr || sequence->id > youngest->id)) {
+      youngest = sequence;
+    }
+  }
+  return youngest;
+}
+
+// The youngest that runs and has no part in this step. PlanDecoding goes from the oldest to the
+// youngest, so that is the one that asks, or one behind it.
+Sequence* Scheduler::YoungestToPreempt() {
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!builder_.Has(*running_[i])) return running_[i];
+  }
+  CHECK(false);
+  return nullptr;
+}
+
+// The youngest that is paused leaves the batch: a slow reader holds nobody up.
+bool Scheduler::PreemptPaused() {
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!running_[i]->paused) continue;
+    Preempt(*running_[i]);
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::Preempt(Sequence& sequence) {
+  ++counts_.preemptions;
+  ++sequence.preemptions;
+  blocks_.KeepTail(sequence);
+  blocks_.Release(sequence);
+  std::erase(running_, &sequence);
+  if (sequence.paused) return Expel(sequence);  // it comes back when its reader does
+  sequence.state = Sequence::State::kWaiting;
+  queue_.Push(sequence);
+}
+
+// All of it, running or not.
+void Scheduler::DropAhead() {
+  for (Sequence* sequence : ahead_) {
+    sequence->finish = FinishReason::kDropped;
+    counts_.ahead_dropped_tokens += blocks_.KeepTail(*sequence);
+    blocks_.Release(*sequence);
+    sequence->state = Sequence::State::kOutside;
+    outside_.push_back(sequence);
+    expelled_.push_back(sequence);
+  }
+  ahead_.clear();
+}
+
+// Out of the queue, until it has its rows or is removed.
+void Scheduler::Expel(Sequence& sequence) {
+  queue_.Erase(sequence);
+  std::erase(ahead_, &sequence);
+  sequence.state = Sequence::State::kOutside;
+  outside_.push_back(&sequence);
+  expelled_.push_back(&sequence);
+}
+
+// ------------------------------------------------------------------ what became of it
 
 absl::Span<const Progress> Scheduler::Commit(absl::Span<const TokenRun> runs) {
   CHECK(in_step_);
@@ -207,15 +338,13 @@ void Scheduler::Settle(Sequence& sequence) {
     sequence.computed = std::min(sequence.computed, sequence.length() - 1);
   }
   sequence.branch = Branch();  // copied
-  NameBlocks(sequence);
+  blocks_.NameFull(sequence);
 }
 
 void Scheduler::Distrust(Sequence& sequence) {
   CHECK(in_step_);
   sequence.sound = false;
-  // What it found when it came was sound for others before.
-  const size_t found = std::min(sequence.blocks_reused, sequence.named_blocks);
-  cache_.Forget(absl::MakeConstSpan(sequence.blocks).first(sequence.named_blocks).subspan(found));
+  blocks_.Forget(sequence);
 }
 
 void Scheduler::Abandon() {

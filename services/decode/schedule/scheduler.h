@@ -6,10 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "services/decode/cache/block_hash.h"
 #include "services/decode/cache/block_pool.h"
 #include "services/decode/cache/prefix_cache.h"
 #include "services/decode/model/batch_plan.h"
+#include "services/decode/schedule/block_allotment.h"
 #include "services/decode/schedule/fair_queue.h"
 #include "services/decode/schedule/plan_builder.h"
 #include "services/decode/schedule/sequence.h"
@@ -126,32 +126,23 @@ class Scheduler {
   void PlanAhead(int32_t budget);
   void Plan(Sequence& sequence, int32_t tokens, int32_t& budget);
 
-  // scheduler_blocks.cc: who gets blocks, and from whom.
-  void Match(Sequence& sequence);
   bool Enter(Sequence& sequence);
   void Account(Sequence& sequence);
   bool Grow(Sequence& sequence);
-  bool TakeBlocks(Sequence& sequence, int32_t count);
   bool FreeSomething(const Sequence& sequence);
   Sequence* YoungestPinned(const Sequence& besides);
   Sequence* YoungestToPreempt();
   bool PreemptPaused();
   void Preempt(Sequence& sequence);
-  void Release(Sequence& sequence);
   void DropAhead();
   void Expel(Sequence& sequence);
-  BlockTokens TokensOf(const Sequence& sequence, int32_t block, int32_t count);
-  void NameBlocks(Sequence& sequence);
-  int32_t KeepTail(Sequence& sequence);
 
   void Append(Sequence& sequence, TokenRun run);
   void Settle(Sequence& sequence);
   bool IsStop(int32_t id) const;
 
   const SchedulerOptions options_;
-  BlockPool& pool_;
-  PrefixCache& cache_;
-  BlockHasher hasher_;
+  BlockAllotment blocks_;
   FairQueue queue_;
   std::vector<Sequence*> outside_;  // questions and ahead-work, arrival order
   std::vector<Sequence*> running_;  // questions, arrival order
@@ -159,7 +150,6 @@ class Scheduler {
   Sequence* held_ = nullptr;        // the first that must wait: nobody goes before it
   PlanBuilder builder_;
   std::vector<Sequence*> expelled_;
-  std::vector<int32_t> block_ids_;  // of the block being named
   std::vector<Progress> progress_;
   SchedulerCounts counts_;
   bool in_step_ = false;

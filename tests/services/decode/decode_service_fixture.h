@@ -53,7 +53,7 @@ struct ServiceSetup {
 struct Answer {
   absl::Status status;
   bool accepted = false;
-  v1::Accepted admission;
+  v1::Accepted acceptance;
   std::string text;
   std::vector<v1::TokenLogprob> logprobs;
   int pieces = 0;
@@ -102,8 +102,8 @@ class DecodeServiceTest : public ::testing::Test {
     v1::DecodeServiceGetInfoResponse info;
     info.set_family("llava");
     service_ = std::make_unique<DecodeService>(
-        GenerateParts{*engine_, *prompts_, *tokenizer_, *prompt_threads_, delivery_,
-                      base::RealClock(), testing::kFakeWidth, setup.sink_bytes, absl::Seconds(120)},
+        CallDeps{*engine_, *prompts_, *tokenizer_, *prompt_threads_, delivery_, base::RealClock(),
+                 testing::kFakeWidth, setup.sink_bytes, absl::Seconds(120)},
         info, 9);
     grpc::Service* services[] = {service_.get()};
     server_ = *rpc::Server::Start({.address = setup.small_window ? "127.0.0.1:0" : ""}, services,
@@ -145,7 +145,7 @@ class DecodeServiceTest : public ::testing::Test {
       if (response.has_accepted()) {
         EXPECT_EQ(answer.pieces, 0);
         answer.accepted = true;
-        answer.admission = response.accepted();
+        answer.acceptance = response.accepted();
       } else if (response.has_need_rows()) {
         EXPECT_NE(on_need_rows, nullptr);
         if (on_need_rows != nullptr) on_need_rows(response.need_rows());

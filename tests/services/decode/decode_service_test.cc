@@ -31,10 +31,10 @@ TEST_F(DecodeServiceTest, ATextIsAcceptedStreamedAndEndsWithItsCost) {
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_TRUE(answer.accepted);
   EXPECT_EQ(answer.text, expected);
-  EXPECT_EQ(answer.end.usage().prompt_tokens(), answer.admission.prompt_tokens());
+  EXPECT_EQ(answer.end.usage().prompt_tokens(), answer.acceptance.prompt_tokens());
   EXPECT_EQ(answer.end.usage().output_tokens(), static_cast<uint32_t>(tokens));
   EXPECT_GT(answer.end.kv_blocks_new(), 0u);
-  EXPECT_LE(answer.end.kv_blocks_new(), answer.admission.blocks());
+  EXPECT_LE(answer.end.kv_blocks_new(), answer.acceptance.blocks());
   EXPECT_EQ(answer.end.finish_reason(),
             tokens < 30 ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH);
   EXPECT_GT(answer.end.stages().prefill_seconds(), 0);

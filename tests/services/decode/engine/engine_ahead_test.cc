@@ -61,7 +61,7 @@ TEST_F(EngineAheadTest, AQuestionWhosePictureIsCachedPassesOneThatWaitsForASlowS
   second->AwaitEnd();
   EXPECT_TRUE(second->status().ok());
   EXPECT_FALSE(waiting->ended());
-  engine_->Cancel(waiting->admission().id, absl::CancelledError("gone"));
+  engine_->Cancel(waiting->accepted().id, absl::CancelledError("gone"));
   waiting->AwaitEnd();
   store_.Release();
 }
@@ -96,7 +96,7 @@ TEST_F(EngineAheadTest, AheadWorkServesTheQuestionBehindIt) {
   done->AwaitEnd();
   EXPECT_TRUE(done->status().ok());
   EXPECT_EQ(done->outcome().finish, FinishReason::kLength);
-  EXPECT_EQ(done->admission().prompt_tokens, 10);
+  EXPECT_EQ(done->accepted().prompt_tokens, 10);
   SinkPtr sink = Submit(question);
   sink->AwaitEnd();
   EXPECT_EQ(sink->ids(), ExpectedAnswer(question, {record}));

@@ -29,7 +29,7 @@ class EngineTest : public ::testing::Test {
     EXPECT_TRUE(SubmitTo(sink, std::move(request)).ok());
     return sink;
   }
-  absl::StatusOr<Admission> SubmitTo(SinkPtr sink, Request request) {
+  absl::StatusOr<AcceptedRequest> SubmitTo(SinkPtr sink, Request request) {
     request.sink = std::move(sink);
     return engine_->Submit(std::move(request));
   }

@@ -47,10 +47,12 @@ class EngineLoopTest : public ::testing::Test {
   }
 
   void Answer(const FetchJob& job, std::vector<store::RecordPtr> records) {
-    FetchResult result{job.id, job.pictures, std::move(records), {}, {}};
-    for (const store::RecordPtr& record : result.records) {
-      result.tiers.push_back(record == nullptr ? RowTier::kNone : RowTier::kLocal);
-      result.rows.push_back(record == nullptr ? store::FloatRows() : store::ToFloatRows(record));
+    FetchResult result{job.id, job.pictures};
+    ASSERT_EQ(records.size(), result.pictures.size());
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (records[i] == nullptr) continue;
+      result.pictures[i].rows = store::ToFloatRows(records[i]);
+      result.pictures[i].found = {std::move(records[i]), RowTier::kLocal};
     }
     loop_->Handle(std::move(result));
   }
@@ -59,10 +61,10 @@ class EngineLoopTest : public ::testing::Test {
   void AnswerJobs(const std::vector<store::RecordPtr>& records) {
     for (const FetchJob& job : std::exchange(jobs_, {})) {
       std::vector<store::RecordPtr> found;
-      for (const store::EmbeddingKey& key : job.keys) {
-        const auto it =
-            std::find_if(records.begin(), records.end(),
-                         [&key](const store::RecordPtr& record) { return record->key == key; });
+      for (const WantedRows& wanted : job.pictures) {
+        const auto it = std::find_if(
+            records.begin(), records.end(),
+            [&](const store::RecordPtr& record) { return record->key == wanted.record.key; });
         found.push_back(it == records.end() ? nullptr : *it);
       }
       Answer(job, std::move(found));

@@ -300,7 +300,8 @@ TEST_F(EngineLoopTest, RowsAreAskedForUntilAllAreThereButNotForEver) {
   Answer(jobs_[1], {records[0], nullptr});
   EXPECT_EQ(sink->AwaitNeedRows(), (std::vector<int32_t>{1}));
   loop_->Handle(RowsExist{1, {1}});
-  EXPECT_EQ(jobs_.at(2).pictures, (std::vector<int32_t>{1}));
+  ASSERT_EQ(jobs_.at(2).pictures.size(), 1u);
+  EXPECT_EQ(jobs_[2].pictures[0].picture, 1);
   Answer(jobs_[2], {nullptr});
   loop_->Handle(RowsExist{1, {1}});
   Answer(jobs_.at(3), {nullptr});

@@ -95,7 +95,8 @@ TEST_F(EnginePrefixTest, ASecondPictureKeepsTheHitOfTheFirst) {
   Ask(Question(a, 1), a);
   auto sink = Submit(Question(both, 1));
   ASSERT_EQ(jobs_.size(), 1u);
-  EXPECT_EQ(jobs_[0].pictures, (std::vector<int32_t>{1}));
+  ASSERT_EQ(jobs_[0].pictures.size(), 1u);
+  EXPECT_EQ(jobs_[0].pictures[0].picture, 1);
   RunAll(both);
   EXPECT_EQ(sink->ids(), ExpectedAnswer(Question(both, 1), both));
   EXPECT_EQ(sink->outcome().cached_tokens, 12);

@@ -83,10 +83,11 @@ class EngineRandomTest : public EngineLoopTest {
       }
       std::vector<store::RecordPtr> found;
       bool all = true;
-      for (const store::EmbeddingKey& key : job.keys) {
+      for (const WantedRows& wanted : job.pictures) {
         const bool gone = OneIn(4) && lost_[job.id]++ == 0;
         all &= !gone;
-        found.push_back(gone ? nullptr : records_[static_cast<uint8_t>(key.bytes()[0])]);
+        found.push_back(gone ? nullptr
+                             : records_[static_cast<uint8_t>(wanted.record.key.bytes()[0])]);
       }
       Answer(job, std::move(found));
       if (!all) loop_->Handle(RowsExist{job.id, {0, 1, 2}});

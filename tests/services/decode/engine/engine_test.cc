@@ -72,19 +72,19 @@ TEST_F(EngineTest, ConcurrentRequestsAnswerAsEachDoesAlone) {
 TEST_F(EngineTest, AdmissionSaysTokensAndBlocks) {
   Start(SmallEngine());
   auto sink = std::make_shared<CollectingSink>();
-  const auto admission = SubmitTo(sink, TextRequest(10, 4, 1, nullptr));
-  ASSERT_TRUE(admission.ok());
-  EXPECT_EQ(admission->prompt_tokens, 10);
-  EXPECT_EQ(admission->blocks, 4);  // 13 places in blocks of 4
-  EXPECT_EQ(sink->admission().blocks, 4);
+  const auto accepted = SubmitTo(sink, TextRequest(10, 4, 1, nullptr));
+  ASSERT_TRUE(accepted.ok());
+  EXPECT_EQ(accepted->prompt_tokens, 10);
+  EXPECT_EQ(accepted->blocks, 4);  // 13 places in blocks of 4
+  EXPECT_EQ(sink->accepted().blocks, 4);
   sink->AwaitEnd();
 }
 
 TEST_F(EngineTest, WhatCanNeverFitIsRefusedWhileOthersGoOn) {
   Start(SmallEngine());
   auto refused = std::make_shared<CollectingSink>();
-  const auto admission = SubmitTo(refused, TextRequest(200, 1, 1, nullptr));
-  EXPECT_EQ(base::ReasonOf(admission.status()), "CONTEXT_TOO_LONG");
+  const auto accepted = SubmitTo(refused, TextRequest(200, 1, 1, nullptr));
+  EXPECT_EQ(base::ReasonOf(accepted.status()), "CONTEXT_TOO_LONG");
   const auto picture = SubmitTo(refused, PictureRequest({FakeRecord(1, 250)}, 2, 1, 1, nullptr));
   EXPECT_EQ(base::ReasonOf(picture.status()), "CONTEXT_TOO_LONG");
   SinkPtr sink = Submit(TextRequest(5, 3, 2, nullptr));
@@ -97,9 +97,9 @@ TEST_F(EngineTest, ATokenThatTheModelDoesNotKnowIsRefused) {
   Start(SmallEngine());
   Request request = TextRequest(5, 3, 1, nullptr);
   request.ids[2] = SmallEngine().vocabulary;
-  const auto admission = SubmitTo(std::make_shared<CollectingSink>(), std::move(request));
-  EXPECT_EQ(admission.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(base::ReasonOf(admission.status()), "TOKEN_UNKNOWN");
+  const auto accepted = SubmitTo(std::make_shared<CollectingSink>(), std::move(request));
+  EXPECT_EQ(accepted.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(base::ReasonOf(accepted.status()), "TOKEN_UNKNOWN");
 }
 
 TEST_F(EngineTest, AnAnswerIsCutWhereTheContextEnds) {
@@ -152,7 +152,7 @@ TEST_F(EngineTest, MissingRowsAreAskedForAndReadAgain) {
   SinkPtr sink = Submit(PictureRequest({record}, 3, 5, 1, nullptr));
   EXPECT_EQ(sink->AwaitNeedRows(), (std::vector<int32_t>{0}));
   ASSERT_TRUE(store_.Put(record, absl::ZeroDuration()).ok());
-  engine_->RowsReady(sink->admission().id, {0});
+  engine_->RowsReady(sink->accepted().id, {0});
   sink->AwaitEnd();
   EXPECT_TRUE(sink->status().ok()) << sink->status();
   EXPECT_EQ(sink->ids(), ExpectedAnswer(PictureRequest({record}, 3, 5, 1, nullptr), {record}));
@@ -240,7 +240,7 @@ TEST_F(EngineTest, ACancelledRequestStopsWithinTwoSteps) {
   Start(options, Gate());
   SinkPtr sink = Submit(TextRequest(3, 150, 1, nullptr));
   AwaitStep(4);
-  engine_->Cancel(sink->admission().id, absl::CancelledError("the client went away"));
+  engine_->Cancel(sink->accepted().id, absl::CancelledError("the client went away"));
   Open();
   sink->AwaitEnd();
   EXPECT_EQ(sink->status().code(), absl::StatusCode::kCancelled);
@@ -315,14 +315,14 @@ TEST_F(EngineTest, CancellationsRacingWithEverythingEndEachRequestOnce) {
                             : PictureRequest({FakeRecord(picture, 1 + picture)}, 1 + random() % 20,
                                              1 + random() % 9, i, nullptr);
       auto sink = std::make_shared<CollectingSink>();
-      const auto admission = SubmitTo(sink, std::move(request));
-      if (!admission.ok()) continue;
+      const auto accepted = SubmitTo(sink, std::move(request));
+      if (!accepted.ok()) continue;
       // Nobody makes the missing rows: those requests are always cancelled.
       if (picture != 4 && random() % 2 == 0) sink->AwaitTokens(random() % 4);
       if (random() % 3 != 0 || picture == 4) {
-        engine_->Cancel(admission->id, absl::CancelledError("gone"));
+        engine_->Cancel(accepted->id, absl::CancelledError("gone"));
       }
-      if (random() % 8 == 0) engine_->RowsReady(admission->id, {0});
+      if (random() % 8 == 0) engine_->RowsReady(accepted->id, {0});
       sink->AwaitEnd();
       EXPECT_EQ(sink->ends(), 1);
       (sink->status().ok() ? finished : cancelled) += 1;

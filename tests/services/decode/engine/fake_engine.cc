@@ -190,9 +190,9 @@ store::RecordPtr FakeRecord(uint8_t number, int64_t rows, int64_t width) {
   return record;
 }
 
-void CollectingSink::OnAccepted(const decode::Admission& admission) {
+void CollectingSink::OnAccepted(const decode::AcceptedRequest& accepted) {
   base::MutexLock lock(mutex_);
-  admission_ = admission;
+  accepted_ = accepted;
 }
 
 void CollectingSink::OnNeedRows(absl::Span<const int32_t> pictures) {
@@ -239,9 +239,9 @@ std::vector<int32_t> CollectingSink::AwaitNeedRows() {
   return std::exchange(need_rows_, {});
 }
 
-decode::Admission CollectingSink::admission() {
+decode::AcceptedRequest CollectingSink::accepted() {
   base::MutexLock lock(mutex_);
-  return admission_;
+  return accepted_;
 }
 
 std::vector<int32_t> CollectingSink::ids() {

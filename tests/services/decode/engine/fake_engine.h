@@ -93,7 +93,7 @@ store::RecordPtr FakeRecord(uint8_t number, int64_t rows, int64_t width = kFakeW
 // Remembers what it is told. Any thread.
 class CollectingSink final : public decode::TokenSink {
  public:
-  void OnAccepted(const decode::Admission& admission) override;
+  void OnAccepted(const decode::AcceptedRequest& accepted) override;
   void OnNeedRows(absl::Span<const int32_t> pictures) override;
   decode::SinkAnswer OnTokens(absl::Span<const int32_t> ids,
                               absl::Span<const kernels::Sampled> sampled) override;
@@ -103,7 +103,7 @@ class CollectingSink final : public decode::TokenSink {
   void AwaitTokens(size_t count);        // or the end
   std::vector<int32_t> AwaitNeedRows();  // takes them
 
-  decode::Admission admission();
+  decode::AcceptedRequest accepted();
   std::vector<int32_t> ids();
   bool ended();
   int ends();
@@ -117,7 +117,7 @@ class CollectingSink final : public decode::TokenSink {
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  decode::Admission admission_ ABSL_GUARDED_BY(mutex_);
+  decode::AcceptedRequest accepted_ ABSL_GUARDED_BY(mutex_);
   std::vector<int32_t> ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<int32_t> need_rows_ ABSL_GUARDED_BY(mutex_);
   int ends_ ABSL_GUARDED_BY(mutex_) = 0;

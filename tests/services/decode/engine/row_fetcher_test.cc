@@ -19,17 +19,22 @@
 namespace tessera::decode {
 namespace {
 
+using ::testing::Each;
+using ::testing::ElementsAre;
 using testing::FakeKey;
 using testing::FakeRecord;
 using testing::FakeStore;
+using ::testing::Field;
+using ::testing::ResultOf;
+
+store::RecordPtr RecordOf(const WantedRows& wanted) { return wanted.found.record; }
 
 FetchJob Job(SequenceId id, std::vector<uint8_t> pictures, size_t bytes = 1) {
   FetchJob job;
   job.id = id;
   job.bytes = bytes;
   for (const uint8_t picture : pictures) {
-    job.pictures.push_back(static_cast<int32_t>(job.keys.size()));
-    job.keys.push_back(FakeKey(picture));
+    job.pictures.push_back({static_cast<int32_t>(job.pictures.size()), {FakeKey(picture)}});
   }
   return job;
 }
@@ -89,10 +94,12 @@ TEST_F(RowFetcherTest, FoundAndMissingRecordsComeBackInTheOrderAsked) {
   fetcher.Fetch(Job(7, {1, 2, 3}));
   const FetchResult result = *results_.Pop();
   EXPECT_EQ(result.id, 7u);
-  EXPECT_EQ(result.pictures, (std::vector<int32_t>{0, 1, 2}));
-  EXPECT_EQ(result.records[0]->rows, 3);
-  EXPECT_EQ(result.records[1], nullptr);
-  EXPECT_EQ(result.records[2]->rows, 2);
+  EXPECT_THAT(result.pictures,
+              ElementsAre(Field(&WantedRows::picture, 0), Field(&WantedRows::picture, 1),
+                          Field(&WantedRows::picture, 2)));
+  EXPECT_EQ(result.pictures[0].found.record->rows, 3);
+  EXPECT_EQ(result.pictures[1].found.record, nullptr);
+  EXPECT_EQ(result.pictures[2].found.record->rows, 2);
 }
 
 TEST_F(RowFetcherTest, RowsComeAsADeviceTakesThem) {
@@ -109,13 +116,34 @@ TEST_F(RowFetcherTest, RowsComeAsADeviceTakesThem) {
   RowFetcher fetcher({}, store_, clock_, Collect());
   fetcher.Fetch(Job(7, {1, 2, 3}));
   const FetchResult result = *results_.Pop();
-  EXPECT_EQ(result.rows[0].view.data, result.records[0]->data.data());
-  EXPECT_EQ(result.rows[0].view.dtype, DType::kF16);
-  EXPECT_EQ(result.rows[1].view.dtype, DType::kF32);
+  const std::vector<WantedRows>& read = result.pictures;
+  EXPECT_EQ(read[0].rows.view.data, read[0].found.record->data.data());
+  EXPECT_EQ(read[0].rows.view.dtype, DType::kF16);
+  EXPECT_EQ(read[1].rows.view.dtype, DType::kF32);
   EXPECT_THAT(
-      ToFloats(result.rows[1].view),
+      ToFloats(read[1].rows.view),
       ::testing::Pointwise(::testing::FloatNear(1e-5), {1.0f, -2.0f, 127.0f, 0.0f, 0.5f, -0.5f}));
-  EXPECT_EQ(result.rows[2].view.data, nullptr);
+  EXPECT_EQ(read[2].rows.view.data, nullptr);
+}
+
+TEST_F(RowFetcherTest, TheReaderIsAskedForKeyOriginAndShape) {
+  WantedRecord asked;
+  RowFetcher fetcher({.threads = 1},
+                     RecordReader([&](const WantedRecord& wanted, const ReadContext&) {
+                       asked = wanted;
+                       return ReadRecord();
+                     }),
+                     clock_, Collect());
+  FetchJob job;
+  job.id = 3;
+  job.pictures.push_back({5, {FakeKey(1), "vision-1:1", 7, 4}});
+  fetcher.Fetch(std::move(job));
+  const FetchResult result = *results_.Pop();
+  EXPECT_EQ(result.pictures[0].picture, 5);
+  EXPECT_EQ(asked.key, FakeKey(1));
+  EXPECT_EQ(asked.origin, "vision-1:1");
+  EXPECT_EQ(asked.rows, 7);
+  EXPECT_EQ(asked.width, 4);
 }
 
 TEST_F(RowFetcherTest, ASlowReadDelaysNobodyElse) {
@@ -145,9 +173,10 @@ TEST_F(RowFetcherTest, RequestsThatHaveEndedLeaveTheThreadsToOthers) {
   for (int i = 0; i < 7; ++i) {
     const FetchResult result = *results_.Pop();
     if (result.id == 99) {
-      EXPECT_NE(result.records[0], nullptr);
+      EXPECT_NE(result.pictures[0].found.record, nullptr);
     } else {
-      EXPECT_EQ(result.records, std::vector<store::RecordPtr>(3));
+      EXPECT_EQ(result.pictures.size(), 3u);
+      EXPECT_THAT(result.pictures, Each(ResultOf(RecordOf, nullptr)));
     }
   }
   EXPECT_EQ(place.reads(), 2);  // their other pictures were not read, nor any of those that waited
@@ -166,10 +195,10 @@ TEST_F(RowFetcherTest, NothingIsReadBehindADeadline) {
   fetcher.Fetch(std::move(job));
   const FetchResult result = *results_.Pop();
   EXPECT_EQ(gets, 2);
-  EXPECT_NE(result.records[1], nullptr);
-  EXPECT_EQ(result.records[2], nullptr);
-  EXPECT_EQ(result.tiers[3], RowTier::kNone);
-  EXPECT_EQ(result.rows.size(), 4u);
+  EXPECT_NE(result.pictures[1].found.record, nullptr);
+  EXPECT_EQ(result.pictures[2].found.record, nullptr);
+  EXPECT_EQ(result.pictures[3].found.tier, RowTier::kNone);
+  EXPECT_EQ(result.pictures.size(), 4u);
 }
 
 TEST_F(RowFetcherTest, BytesInFlightAreBoundedAndALargerJobRunsAlone) {

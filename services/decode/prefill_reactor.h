@@ -6,33 +6,38 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "common/rpc/request.h"
-#include "services/decode/generate_call.h"
+#include "common/rpc/trace/request_context.h"
+#include "services/decode/call_deps.h"
+#include "services/decode/delivery.h"
+#include "services/decode/engine/request.h"
+#include "services/decode/engine/token_sink.h"
 #include "tessera/v1/decode.pb.h"
 
 namespace tessera::decode {
 
-// One Prefill call: computes ahead what the next question will begin with. What a question adds
+// One call of Prefill: computes ahead what the next question will begin with. What a question adds
 // behind its pictures is not known yet, so the prompt is built twice, with unlike questions, and
 // what both begin with is computed. Owns itself until OnDone.
-class PrefillCall final : public grpc::ServerUnaryReactor,
-                          public TokenSink,
-                          public Deliverable,
-                          public std::enable_shared_from_this<PrefillCall> {
+class PrefillReactor final : public grpc::ServerUnaryReactor,
+                             public TokenSink,
+                             public Deliverable,
+                             public std::enable_shared_from_this<PrefillReactor> {
  public:
   // The reactor of a new call. `request` and `response` live until OnDone.
-  static PrefillCall* Start(const GenerateParts& parts, grpc::CallbackServerContext& context,
-                            const v1::DecodeServicePrefillRequest& request,
-                            v1::DecodeServicePrefillResponse& response);
+  static PrefillReactor* Start(const CallDeps& deps, grpc::CallbackServerContext& context,
+                               const v1::DecodeServicePrefillRequest& request,
+                               v1::DecodeServicePrefillResponse& response);
 
   // --- gRPC ---
   void OnCancel() override;
   void OnDone() override;
 
   // --- the engine ---
-  void OnAccepted(const Admission& admission) override;
+  void OnAccepted(const AcceptedRequest& accepted) override;
   void OnNeedRows(absl::Span<const int32_t>) override {}  // not asked of ahead-work
   SinkAnswer OnTokens(absl::Span<const int32_t>, absl::Span<const kernels::Sampled>) override {
     return SinkAnswer::kContinue;  // ahead-work has no answer
@@ -43,13 +48,13 @@ class PrefillCall final : public grpc::ServerUnaryReactor,
   void Deliver() override;
 
  private:
-  PrefillCall(const GenerateParts& parts, absl::Time arrival, grpc::CallbackServerContext& context,
-              const v1::DecodeServicePrefillRequest& request,
-              v1::DecodeServicePrefillResponse& response)
-      : parts_(parts),
+  PrefillReactor(const CallDeps& deps, absl::Time arrival, grpc::CallbackServerContext& context,
+                 const v1::DecodeServicePrefillRequest& request,
+                 v1::DecodeServicePrefillResponse& response)
+      : deps_(deps),
         arrival_(arrival),
         wire_(context),
-        context_(rpc::AcceptRequest(context, arrival, parts.deadline_cap, parts.spans != nullptr)),
+        context_(rpc::AcceptRequest(context, arrival, deps.deadline_cap, deps.spans != nullptr)),
         request_(request),
         response_(response) {}
 
@@ -58,19 +63,19 @@ class PrefillCall final : public grpc::ServerUnaryReactor,
   absl::StatusOr<Request> MakeRequest() const;
   void Conclude(absl::Status status);
 
-  const GenerateParts parts_;
+  const CallDeps deps_;
   const absl::Time arrival_;
   const grpc::CallbackServerContext& wire_;  // lives until OnDone
   const rpc::RequestContext context_;
   const v1::DecodeServicePrefillRequest& request_;
   v1::DecodeServicePrefillResponse& response_;
-  std::shared_ptr<PrefillCall> self_;  // until OnDone
+  std::shared_ptr<PrefillReactor> self_;  // until OnDone
 
   base::Mutex mutex_;
   std::optional<SequenceId> id_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);  // of the end
-  absl::Time ended_ ABSL_GUARDED_BY(mutex_);                    // when that came
+  absl::Time end_time_ ABSL_GUARDED_BY(mutex_);
   Outcome outcome_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -12,8 +12,11 @@
 
 namespace tessera::decode {
 
-// A Generate or Prefill call that has ended.
-struct GenerateEnd {
+// CANCELLED (CLIENT_GONE): how a call ends that its caller has left.
+absl::Status ClientGone();
+
+// A call of Generate or Prefill that has ended.
+struct CallEnd {
   absl::string_view method;
   const rpc::RequestContext& request;
   absl::Time arrival, end;
@@ -22,7 +25,7 @@ struct GenerateEnd {
 };
 
 // One line of the log, and a span where one is kept; `spans` may be null.
-void TellGenerateEnd(const GenerateEnd& end, rpc::SpanExporter* spans);
+void TellCallEnd(const CallEnd& end, rpc::SpanExporter* spans);
 
 // When its stages were: queue, fetch, prefill, generation. Those that did not happen are left out;
 // waiting for a fetch and for a step are two of "queue". Pure.

@@ -1,4 +1,4 @@
-#include "services/decode/generate_call.h"
+#include "services/decode/generate_reactor.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/request.h"
 #include "common/rpc/status.h"
-#include "services/decode/generate_end.h"
+#include "services/decode/call_end.h"
 #include "services/decode/translate.h"
 
 namespace tessera::decode {
@@ -24,37 +24,33 @@ absl::Status NoMoreRows() {
 
 }  // namespace
 
-absl::Status ClientGone() {
-  return base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled");
-}
-
-GenerateCall* GenerateCall::Start(const GenerateParts& parts,
-                                  grpc::CallbackServerContext& context) {
-  const absl::Time now = parts.clock.Now();
-  std::shared_ptr<GenerateCall> call(new GenerateCall(parts, now, context));
+GenerateReactor* GenerateReactor::Start(const CallDeps& deps,
+                                        grpc::CallbackServerContext& context) {
+  const absl::Time now = deps.clock.Now();
+  std::shared_ptr<GenerateReactor> call(new GenerateReactor(deps, now, context));
   call->self_ = call;
   call->Read();
   return call.get();
 }
 
-GenerateCall::GenerateCall(const GenerateParts& parts, absl::Time arrival,
-                           grpc::CallbackServerContext& wire)
-    : parts_(parts),
-      token_(*parts_.calls),
+GenerateReactor::GenerateReactor(const CallDeps& deps, absl::Time arrival,
+                                 grpc::CallbackServerContext& wire)
+    : deps_(deps),
+      token_(*deps_.calls),
       arrival_(arrival),
       wire_(wire),
-      context_(rpc::AcceptRequest(wire, arrival, parts.deadline_cap, parts.spans != nullptr)) {
+      context_(rpc::AcceptRequest(wire, arrival, deps.deadline_cap, deps.spans != nullptr)) {
   text_.reserve(kWarmTextBytes);
 }
 
 // ------------------------------------------------------------------ reads
 
-void GenerateCall::Read() {
+void GenerateReactor::Read() {
   rpc::BeforeRead(request_);
   StartRead(&request_);
 }
 
-void GenerateCall::OnReadDone(bool ok) {
+void GenerateReactor::OnReadDone(bool ok) {
   if (!ok && rpc::WasBadMessage(request_)) return Abort(rpc::FromGrpc(rpc::BadMessage()));
   if (!ok) return OnReadsClosed();
   switch (request_.kind_case()) {
@@ -75,7 +71,7 @@ void GenerateCall::OnReadDone(bool ok) {
   Read();
 }
 
-void GenerateCall::OnStart(v1::DecodeStart start) {
+void GenerateReactor::OnStart(v1::DecodeStart start) {
   bool repeated = false;
   {
     base::MutexLock lock(mutex_);
@@ -83,14 +79,14 @@ void GenerateCall::OnStart(v1::DecodeStart start) {
   }
   if (repeated) return Abort(base::BadField("start", "START_REPEATED", "a call has one start"));
   auto task = [self = shared_from_this(), start = std::move(start)] { self->Prepare(start); };
-  if (!parts_.prompt_threads.TryPush(std::move(task))) {
+  if (!deps_.prompt_threads.TryPush(std::move(task))) {
     Abort(base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                                       "too many prompts wait to be read; ask again later"),
                           absl::Seconds(1)));
   }
 }
 
-void GenerateCall::OnRowsReady(const v1::RowsReady& rows) {
+void GenerateReactor::OnRowsReady(const v1::RowsReady& rows) {
   std::vector<int32_t> pictures;
   for (const uint32_t picture : rows.images()) pictures.push_back(static_cast<int32_t>(picture));
   SequenceId id = 0;
@@ -102,10 +98,10 @@ void GenerateCall::OnRowsReady(const v1::RowsReady& rows) {
       awaited_.erase(std::remove(awaited_.begin(), awaited_.end(), picture), awaited_.end());
     }
   }
-  parts_.engine.RowsReady(id, std::move(pictures));
+  deps_.engine.RowsReady(id, std::move(pictures));
 }
 
-void GenerateCall::OnReadsClosed() {
+void GenerateReactor::OnReadsClosed() {
   if (wire_.IsCancelled()) return Abort(ClientGone());  // OnCancel may come later
   bool started = false;
   {
@@ -118,11 +114,11 @@ void GenerateCall::OnReadsClosed() {
                 : base::BadField("start", "REQUEST_EMPTY", "the call ended without a start"));
 }
 
-void GenerateCall::OnCancel() { Abort(ClientGone()); }
+void GenerateReactor::OnCancel() { Abort(ClientGone()); }
 
 // ------------------------------------------------------------------ prompt
 
-void GenerateCall::Prepare(const v1::DecodeStart& start) {
+void GenerateReactor::Prepare(const v1::DecodeStart& start) {
   {
     base::MutexLock lock(mutex_);
     if (!abort_.ok()) return;  // concluded already
@@ -130,37 +126,37 @@ void GenerateCall::Prepare(const v1::DecodeStart& start) {
   if (absl::Status status = Submit(start); !status.ok()) Conclude(std::move(status));
 }
 
-absl::Status GenerateCall::Submit(const v1::DecodeStart& start) {
-  ASSIGN_OR_RETURN(AskedFor asked, ParseStart(start, parts_.row_width));
-  ASSIGN_OR_RETURN(const PromptPlan plan, parts_.prompts.Build(asked.messages, asked.images));
+absl::Status GenerateReactor::Submit(const v1::DecodeStart& start) {
+  ASSIGN_OR_RETURN(AskedFor asked, ParseStart(start, deps_.row_width));
+  ASSIGN_OR_RETURN(const PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
   Request request = ToRequest(asked, plan);
   request.name = ToName(context_);
   request.arrival = arrival_;
   request.deadline = context_.deadline;
   request.sink = shared_from_this();
-  stream_ = std::make_unique<TextStream>(parts_.tokenizer, std::move(asked.stops));
+  stream_ = std::make_unique<TextStream>(deps_.tokenizer, std::move(asked.stops));
   top_logprobs_ = asked.top_logprobs;
-  ASSIGN_OR_RETURN(const Admission admission, parts_.engine.Submit(std::move(request)));
+  ASSIGN_OR_RETURN(const AcceptedRequest accepted, deps_.engine.Submit(std::move(request)));
   // The client may have gone before there was anything to cancel.
   absl::Status abort;
   {
     base::MutexLock lock(mutex_);
     abort = abort_;
   }
-  if (!abort.ok()) parts_.engine.Cancel(admission.id, std::move(abort));
+  if (!abort.ok()) deps_.engine.Cancel(accepted.id, std::move(abort));
   return absl::OkStatus();
 }
 
 // ------------------------------------------------------------------ engine
 
-void GenerateCall::OnAccepted(const Admission& admission) {
+void GenerateReactor::OnAccepted(const AcceptedRequest& accepted) {
   base::MutexLock lock(mutex_);
-  id_ = admission.id;
-  admission_ = admission;
+  id_ = accepted.id;
+  accepted_ = accepted;
   ScheduleDelivery();
 }
 
-void GenerateCall::OnNeedRows(absl::Span<const int32_t> pictures) {
+void GenerateReactor::OnNeedRows(absl::Span<const int32_t> pictures) {
   bool closed = false;
   SequenceId id = 0;
   {
@@ -171,35 +167,35 @@ void GenerateCall::OnNeedRows(absl::Span<const int32_t> pictures) {
     id = *id_;
     ScheduleDelivery();
   }
-  if (closed) parts_.engine.Cancel(id, NoMoreRows());
+  if (closed) deps_.engine.Cancel(id, NoMoreRows());
 }
 
-SinkAnswer GenerateCall::OnTokens(absl::Span<const int32_t> ids,
-                                  absl::Span<const kernels::Sampled> sampled) {
+SinkAnswer GenerateReactor::OnTokens(absl::Span<const int32_t> ids,
+                                     absl::Span<const kernels::Sampled> sampled) {
   base::MutexLock lock(mutex_);
   const bool stopped = stream_->Push(ids, text_);
   if (top_logprobs_ >= 0) {
     for (const kernels::Sampled& token : sampled) {
-      logprobs_.push_back(ToTokenLogprob(token, top_logprobs_, parts_.tokenizer));
+      logprobs_.push_back(ToTokenLogprob(token, top_logprobs_, deps_.tokenizer));
     }
   }
   if (WaitingBytes() > 0) ScheduleDelivery();
   if (stopped) return SinkAnswer::kStop;
-  if (WaitingBytes() <= parts_.sink_bytes) return SinkAnswer::kContinue;
+  if (WaitingBytes() <= deps_.sink_bytes) return SinkAnswer::kContinue;
   paused_ = true;
   ScheduleDelivery();
   return SinkAnswer::kPause;
 }
 
-size_t GenerateCall::WaitingBytes() const {
+size_t GenerateReactor::WaitingBytes() const {
   return text_.size() + logprobs_.size() * kLogprobBytes;
 }
 
-void GenerateCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
-  const absl::Time now = parts_.clock.Now();
+void GenerateReactor::OnEnd(const absl::Status& status, const Outcome& outcome) {
+  const absl::Time now = deps_.clock.Now();
   base::MutexLock lock(mutex_);
   outcome_ = outcome;
-  ended_ = std::min(ended_, now);
+  end_time_ = std::min(end_time_, now);
   if (status.ok()) {
     stream_->Finish(text_);
     end_ = ToDecodeEnd(outcome, stream_->stop());
@@ -211,7 +207,7 @@ void GenerateCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
 // ------------------------------------------------------------------ the end
 
 // The client or the stream failed: the engine ends the answer, or nobody has begun it.
-void GenerateCall::Abort(absl::Status status) {
+void GenerateReactor::Abort(absl::Status status) {
   std::optional<SequenceId> id;
   {
     base::MutexLock lock(mutex_);
@@ -219,40 +215,40 @@ void GenerateCall::Abort(absl::Status status) {
     abort_ = status;
     id = id_;
   }
-  if (id.has_value()) return parts_.engine.Cancel(*id, std::move(status));
+  if (id.has_value()) return deps_.engine.Cancel(*id, std::move(status));
   Conclude(std::move(status));
 }
 
 // The call ends with `status` unless it has ended in another way.
-void GenerateCall::Conclude(absl::Status status) {
-  const absl::Time now = parts_.clock.Now();
+void GenerateReactor::Conclude(absl::Status status) {
+  const absl::Time now = deps_.clock.Now();
   base::MutexLock lock(mutex_);
   if (status_.has_value()) return;
-  ended_ = std::min(ended_, now);
+  end_time_ = std::min(end_time_, now);
   status_ = std::move(status);
   ScheduleDelivery();
 }
 
-void GenerateCall::OnDone() {
+void GenerateReactor::OnDone() {
   {
     base::MutexLock lock(mutex_);
     const absl::Status status = status_.value_or(ClientGone());
-    TellGenerateEnd(
-        {"Generate", context_, arrival_, std::min(ended_, parts_.clock.Now()), status, outcome_},
-        parts_.spans);
+    TellCallEnd(
+        {"Generate", context_, arrival_, std::min(end_time_, deps_.clock.Now()), status, outcome_},
+        deps_.spans);
   }
   self_.reset();
 }
 
 // ------------------------------------------------------------------ writes
 
-void GenerateCall::ScheduleDelivery() {
+void GenerateReactor::ScheduleDelivery() {
   if (scheduled_ || writing_ || finished_) return;
   scheduled_ = true;
-  parts_.delivery.Schedule(shared_from_this());
+  deps_.delivery.Schedule(shared_from_this());
 }
 
-void GenerateCall::OnWriteDone(bool ok) {
+void GenerateReactor::OnWriteDone(bool ok) {
   {
     base::MutexLock lock(mutex_);
     writing_ = false;
@@ -262,7 +258,7 @@ void GenerateCall::OnWriteDone(bool ok) {
 }
 
 // Starts the next write, or the end, unless one is under way.
-void GenerateCall::Deliver() {
+void GenerateReactor::Deliver() {
   grpc::Status status;
   bool has_response = false;
   bool finish = false;
@@ -282,7 +278,7 @@ void GenerateCall::Deliver() {
     finished_ = finish;
     if (finish) status = rpc::ToGrpc(*status_);
   }
-  if (resume.has_value()) parts_.engine.Resume(*resume);
+  if (resume.has_value()) deps_.engine.Resume(*resume);
   // Only who set writing_ gets here, and the reactor lives until Finish is through.
   if (!finish) {
     StartWrite(&response_);
@@ -294,13 +290,13 @@ void GenerateCall::Deliver() {
 }
 
 // Moves what is next into response_; false when there is nothing, or nobody to read it.
-bool GenerateCall::TakeResponse() {
+bool GenerateReactor::TakeResponse() {
   response_.Clear();
   if (!abort_.ok()) return false;
-  if (admission_.has_value()) {
-    response_.mutable_accepted()->set_prompt_tokens(admission_->prompt_tokens);
-    response_.mutable_accepted()->set_blocks(admission_->blocks);
-    admission_.reset();
+  if (accepted_.has_value()) {
+    response_.mutable_accepted()->set_prompt_tokens(accepted_->prompt_tokens);
+    response_.mutable_accepted()->set_blocks(accepted_->blocks);
+    accepted_.reset();
   } else if (!text_.empty() || !logprobs_.empty()) {
     v1::TextPiece& piece = *response_.mutable_piece();
     piece.set_text(text_);

@@ -1,8 +1,9 @@
-#include "services/decode/generate_end.h"
+#include "services/decode/call_end.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "common/base/error.h"
 #include "common/rpc/trace/request_end.h"
 
 namespace tessera::decode {
@@ -20,6 +21,10 @@ const char* TierOf(const Outcome& outcome) {
 }
 
 }  // namespace
+
+absl::Status ClientGone() {
+  return base::Error(absl::StatusCode::kCancelled, "CLIENT_GONE", "the call was cancelled");
+}
 
 std::vector<rpc::SpanStage> StagesOf(const Outcome& outcome, absl::Time arrival) {
   std::vector<rpc::SpanStage> stages;
@@ -44,7 +49,7 @@ std::vector<rpc::SpanStage> StagesOf(const Outcome& outcome, absl::Time arrival)
   return stages;
 }
 
-void TellGenerateEnd(const GenerateEnd& end, rpc::SpanExporter* spans) {
+void TellCallEnd(const CallEnd& end, rpc::SpanExporter* spans) {
   const Outcome& outcome = end.outcome;
   rpc::RequestEnd told = {.service = "decode",
                           .method = end.method,

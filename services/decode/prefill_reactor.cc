@@ -1,4 +1,4 @@
-#include "services/decode/prefill_call.h"
+#include "services/decode/prefill_reactor.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status.h"
-#include "services/decode/generate_end.h"
+#include "services/decode/call_end.h"
 #include "services/decode/translate.h"
 
 namespace tessera::decode {
@@ -38,16 +38,16 @@ v1::DecodeStart StartOf(const v1::DecodeServicePrefillRequest& request, const ch
 
 }  // namespace
 
-PrefillCall* PrefillCall::Start(const GenerateParts& parts, grpc::CallbackServerContext& context,
-                                const v1::DecodeServicePrefillRequest& request,
-                                v1::DecodeServicePrefillResponse& response) {
-  const absl::Time now = parts.clock.Now();
-  std::shared_ptr<PrefillCall> call(new PrefillCall(parts, now, context, request, response));
+PrefillReactor* PrefillReactor::Start(const CallDeps& deps, grpc::CallbackServerContext& context,
+                                      const v1::DecodeServicePrefillRequest& request,
+                                      v1::DecodeServicePrefillResponse& response) {
+  const absl::Time now = deps.clock.Now();
+  std::shared_ptr<PrefillReactor> call(new PrefillReactor(deps, now, context, request, response));
   call->self_ = call;
   auto task = [call] {
     if (const absl::Status status = call->Submit(); !status.ok()) call->Conclude(status);
   };
-  if (!parts.prompt_threads.TryPush(std::move(task))) {
+  if (!deps.prompt_threads.TryPush(std::move(task))) {
     call->Conclude(base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                                                "too many prompts wait to be read"),
                                    absl::Seconds(1)));
@@ -55,15 +55,15 @@ PrefillCall* PrefillCall::Start(const GenerateParts& parts, grpc::CallbackServer
   return call.get();
 }
 
-absl::StatusOr<Request> PrefillCall::MakeRequest() const {
+absl::StatusOr<Request> PrefillReactor::MakeRequest() const {
   if (request_.images().empty()) {
     return base::BadField("images", "IMAGE_COUNT", "no picture to read ahead of a question");
   }
   Request request;
   for (const char* question : {kOneQuestion, kOtherQuestion}) {
     ASSIGN_OR_RETURN(const AskedFor asked,
-                     ParseStart(StartOf(request_, question), parts_.row_width));
-    ASSIGN_OR_RETURN(const PromptPlan plan, parts_.prompts.Build(asked.messages, asked.images));
+                     ParseStart(StartOf(request_, question), deps_.row_width));
+    ASSIGN_OR_RETURN(const PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
     Request other = ToRequest(asked, plan);
     if (request.ids.empty()) {
       request = std::move(other);
@@ -81,10 +81,10 @@ absl::StatusOr<Request> PrefillCall::MakeRequest() const {
   return request;
 }
 
-absl::Status PrefillCall::Submit() {
+absl::Status PrefillReactor::Submit() {
   if (wire_.IsCancelled()) return ClientGone();  // OnCancel may come later
   ASSIGN_OR_RETURN(Request request, MakeRequest());
-  if (request.ids.size() < static_cast<size_t>(parts_.engine.block_size())) {
+  if (request.ids.size() < static_cast<size_t>(deps_.engine.block_size())) {
     Conclude(absl::OkStatus());  // nothing of it could be kept
     return absl::OkStatus();
   }
@@ -92,7 +92,7 @@ absl::Status PrefillCall::Submit() {
   request.arrival = arrival_;
   request.deadline = context_.deadline;
   request.sink = shared_from_this();
-  RETURN_IF_ERROR(parts_.engine.Submit(std::move(request)).status());
+  RETURN_IF_ERROR(deps_.engine.Submit(std::move(request)).status());
   bool cancelled = false;
   {
     base::MutexLock lock(mutex_);
@@ -102,12 +102,12 @@ absl::Status PrefillCall::Submit() {
   return absl::OkStatus();
 }
 
-void PrefillCall::OnAccepted(const Admission& admission) {
+void PrefillReactor::OnAccepted(const AcceptedRequest& accepted) {
   base::MutexLock lock(mutex_);
-  id_ = admission.id;
+  id_ = accepted.id;
 }
 
-void PrefillCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
+void PrefillReactor::OnEnd(const absl::Status& status, const Outcome& outcome) {
   response_.set_prompt_tokens(outcome.prompt_tokens);
   response_.set_cached_tokens(outcome.cached_tokens);
   response_.set_computed_tokens(outcome.computed_tokens);
@@ -119,7 +119,7 @@ void PrefillCall::OnEnd(const absl::Status& status, const Outcome& outcome) {
   Conclude(status);
 }
 
-void PrefillCall::OnCancel() {
+void PrefillReactor::OnCancel() {
   std::optional<SequenceId> id;
   {
     base::MutexLock lock(mutex_);
@@ -127,23 +127,23 @@ void PrefillCall::OnCancel() {
     id = id_;
   }
   if (!id.has_value()) return;  // Submit sees it
-  parts_.engine.Cancel(*id, ClientGone());
+  deps_.engine.Cancel(*id, ClientGone());
 }
 
 // Once: the engine's end, or what kept it from beginning. The engine's thread has better to do than
 // to write it.
-void PrefillCall::Conclude(absl::Status status) {
-  const absl::Time now = parts_.clock.Now();
+void PrefillReactor::Conclude(absl::Status status) {
+  const absl::Time now = deps_.clock.Now();
   {
     base::MutexLock lock(mutex_);
     if (status_.has_value()) return;
     status_ = std::move(status);
-    ended_ = now;
+    end_time_ = now;
   }
-  parts_.delivery.Schedule(shared_from_this());
+  deps_.delivery.Schedule(shared_from_this());
 }
 
-void PrefillCall::Deliver() {
+void PrefillReactor::Deliver() {
   grpc::Status status;
   {
     base::MutexLock lock(mutex_);
@@ -152,10 +152,10 @@ void PrefillCall::Deliver() {
   Finish(status);
 }
 
-void PrefillCall::OnDone() {
+void PrefillReactor::OnDone() {
   {
     base::MutexLock lock(mutex_);
-    TellGenerateEnd({"Prefill", context_, arrival_, ended_, *status_, outcome_}, parts_.spans);
+    TellCallEnd({"Prefill", context_, arrival_, end_time_, *status_, outcome_}, deps_.spans);
   }
   self_.reset();
 }
