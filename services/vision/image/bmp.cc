@@ -80,8 +80,12 @@ absl::Status CheckShape(const Layout& layout, uint32_t planes, uint32_t compress
   return absl::OkStatus();
 }
 
+absl::Status Cut(const Beginning& in, absl::string_view what) {
+  return in.whole() ? CorruptImage("bmp", what) : MoreBytesNeeded();
+}
+
 // Masks stand in the header from V2 on, behind it before.
-absl::Status ReadMasks(absl::string_view bytes, uint32_t header_bytes, uint32_t compression,
+absl::Status ReadMasks(const Beginning& in, uint32_t header_bytes, uint32_t compression,
                        Layout& layout) {
   std::array<uint32_t, 4> masks = {0xFF0000, 0xFF00, 0xFF, 0};
   if (layout.bits == 16) masks = {0x7C00, 0x3E0, 0x1F, 0};
@@ -89,9 +93,9 @@ absl::Status ReadMasks(absl::string_view bytes, uint32_t header_bytes, uint32_t 
     const bool alpha = compression == kAlphaFields || header_bytes >= kRgbaMasksHeaderBytes;
     const size_t count = alpha ? 4 : 3;
     const size_t at = kFileHeaderBytes + kInfoHeaderBytes;
-    if (bytes.size() < at + count * 4) return CorruptImage("bmp", "the file is cut in its masks");
+    if (in.bytes.size() < at + count * 4) return Cut(in, "the file is cut in its masks");
     masks[3] = 0;
-    for (size_t i = 0; i < count; ++i) masks[i] = U32(bytes, at + i * 4);
+    for (size_t i = 0; i < count; ++i) masks[i] = U32(in.bytes, at + i * 4);
   }
   for (size_t i = 0; i < masks.size(); ++i) {
     layout.fields[i] = Field::Of(masks[i]);
@@ -101,21 +105,22 @@ absl::Status ReadMasks(absl::string_view bytes, uint32_t header_bytes, uint32_t 
   return absl::OkStatus();
 }
 
-absl::Status ReadPalette(absl::string_view bytes, uint32_t header_bytes, Layout& layout) {
+absl::Status ReadPalette(const Beginning& in, uint32_t header_bytes, Layout& layout) {
   const size_t entry_bytes = header_bytes == kCoreHeaderBytes ? 3 : 4;
   const size_t most = size_t{1} << layout.bits;
-  size_t count = header_bytes == kCoreHeaderBytes ? 0 : U32(bytes, kFileHeaderBytes + 32);
+  size_t count = header_bytes == kCoreHeaderBytes ? 0 : U32(in.bytes, kFileHeaderBytes + 32);
   if (count == 0 || count > most) count = most;
   const size_t at = kFileHeaderBytes + header_bytes;
   if (layout.pixels_at < at) return CorruptImage("bmp", "pixels inside the header");
   // Old writers leave entries out without saying so: what lies before the pixels counts.
   count = std::min(count, (layout.pixels_at - at) / entry_bytes);
   if (count == 0) return CorruptImage("bmp", "no palette");
+  if (in.bytes.size() < at + count * entry_bytes) return MoreBytesNeeded();
   layout.palette.resize(count);
   for (size_t i = 0; i < count; ++i) {
     const size_t entry = at + i * entry_bytes;
     for (size_t c = 0; c < 3; ++c) {
-      layout.palette[i][c] = static_cast<uint8_t>(bytes[entry + 2 - c]);
+      layout.palette[i][c] = static_cast<uint8_t>(in.bytes[entry + 2 - c]);
     }
   }
   return absl::OkStatus();
@@ -138,9 +143,10 @@ absl::Status ReadSides(absl::string_view bytes, uint32_t header_bytes, Layout& l
 }
 
 // Checks everything but the presence of all rows. Takes no memory beyond the palette.
-absl::StatusOr<Layout> ReadLayout(absl::string_view bytes) {
+absl::StatusOr<Layout> ReadLayout(const Beginning& in) {
+  const absl::string_view bytes = in.bytes;
   if (bytes.size() < kFileHeaderBytes + kCoreHeaderBytes) {
-    return CorruptImage("bmp", "the file is cut in its header");
+    return Cut(in, "the file is cut in its header");
   }
   const uint32_t header_bytes = U32(bytes, kFileHeaderBytes);
   const bool core = header_bytes == kCoreHeaderBytes;
@@ -148,7 +154,7 @@ absl::StatusOr<Layout> ReadLayout(absl::string_view bytes) {
     return CorruptImage("bmp", "unknown size of its header");
   }
   if (bytes.size() < kFileHeaderBytes + header_bytes) {
-    return CorruptImage("bmp", "the file is cut in its header");
+    return Cut(in, "the file is cut in its header");
   }
   Layout layout;
   layout.pixels_at = U32(bytes, 10);
@@ -158,13 +164,13 @@ absl::StatusOr<Layout> ReadLayout(absl::string_view bytes) {
   RETURN_IF_ERROR(CheckShape(layout, planes, compression));
   const size_t row_bits = static_cast<size_t>(layout.width) * layout.bits;
   layout.row_bytes = (row_bits + 31) / 32 * 4;
-  if (layout.pixels_at < kFileHeaderBytes + header_bytes || layout.pixels_at >= bytes.size()) {
+  if (layout.pixels_at < kFileHeaderBytes + header_bytes || layout.pixels_at >= in.picture_bytes) {
     return CorruptImage("bmp", "the pixels start outside the file");
   }
   if (layout.bits == 16 || layout.bits == 32) {
-    RETURN_IF_ERROR(ReadMasks(bytes, header_bytes, compression, layout));
+    RETURN_IF_ERROR(ReadMasks(in, header_bytes, compression, layout));
   } else if (layout.bits <= 8) {
-    RETURN_IF_ERROR(ReadPalette(bytes, header_bytes, layout));
+    RETURN_IF_ERROR(ReadPalette(in, header_bytes, layout));
   }
   return layout;
 }
@@ -200,8 +206,8 @@ void WriteBgr(const Layout& layout, const uint8_t* in, uint8_t* out) {
 
 }  // namespace
 
-absl::StatusOr<ImageHeader> ReadBmpHeader(absl::string_view bytes) {
-  ASSIGN_OR_RETURN(const Layout layout, ReadLayout(bytes));
+absl::StatusOr<ImageHeader> ReadBmpHeader(const Beginning& in) {
+  ASSIGN_OR_RETURN(const Layout layout, ReadLayout(in));
   ImageHeader header;
   header.stored_width = layout.width;
   header.stored_height = layout.height;
@@ -213,7 +219,7 @@ absl::StatusOr<ImageHeader> ReadBmpHeader(absl::string_view bytes) {
 }
 
 absl::StatusOr<RgbImage> DecodeBmp(absl::string_view bytes, const ImageHeader& header) {
-  ASSIGN_OR_RETURN(const Layout layout, ReadLayout(bytes));
+  ASSIGN_OR_RETURN(const Layout layout, ReadLayout(Whole(bytes)));
   const size_t rows = static_cast<size_t>(layout.height);
   // Some writers leave out the padding of the last row.
   const size_t last_row_bytes = (static_cast<size_t>(layout.width) * layout.bits + 7) / 8;

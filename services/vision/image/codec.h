@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "services/vision/image/image.h"
+#include "services/vision/image/picture.h"
 
 // What image.cc asks of the four formats; nobody else includes this. Sides below come as the file
 // stores them; image.cc turns the result. A reader of a header fills everything but `width`,
@@ -13,16 +13,30 @@
 // limits, and must not exceed header.decode_bytes by more than a constant.
 namespace tessera::vision {
 
-absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes);
-absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes);
-absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes);
-absl::StatusOr<ImageHeader> ReadBmpHeader(absl::string_view bytes);
+// The first bytes of a picture, or all of them.
+struct Beginning {
+  absl::string_view bytes;
+  size_t picture_bytes = 0;
+
+  bool whole() const { return bytes.size() == picture_bytes; }
+};
+inline Beginning Whole(absl::string_view bytes) { return {bytes, bytes.size()}; }
+
+// MoreBytesNeeded where the bytes are not whole and the header is not in them.
+absl::StatusOr<ImageHeader> ReadJpegHeader(const Beginning& in);
+absl::StatusOr<ImageHeader> ReadPngHeader(const Beginning& in);
+absl::StatusOr<ImageHeader> ReadWebpHeader(const Beginning& in);
+absl::StatusOr<ImageHeader> ReadBmpHeader(const Beginning& in);
 
 absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes, const ImageHeader& header);
 absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes, const ImageHeader& header);
 absl::StatusOr<RgbImage> DecodeWebp(absl::string_view bytes, const ImageHeader& header);
 absl::StatusOr<RgbImage> DecodeBmp(absl::string_view bytes, const ImageHeader& header);
 
+// OUT_OF_RANGE, which no other error of this folder is. It does not leave the folder.
+absl::Status MoreBytesNeeded();
+// INVALID_ARGUMENT, of one of the reasons in image.h.
+absl::Status ImageError(absl::string_view reason, absl::string_view message);
 absl::Status CorruptImage(absl::string_view format, absl::string_view what);
 absl::Status UnsupportedImage(absl::string_view format, absl::string_view what);
 

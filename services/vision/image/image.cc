@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/error.h"
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "services/vision/image/codec.h"
 #include "services/vision/image/orient.h"
@@ -13,11 +13,8 @@
 namespace tessera::vision {
 namespace {
 
+constexpr size_t kSniffedBytes = 12;  // that tell every format, ours and foreign ones
 constexpr char kSupported[] = "supported are JPEG, PNG, WebP and BMP";
-
-absl::Status ImageError(absl::string_view reason, absl::string_view message) {
-  return base::Error(absl::StatusCode::kInvalidArgument, reason, message);
-}
 
 absl::Status TooLarge(absl::string_view what, int64_t value, int64_t limit) {
   return ImageError("IMAGE_TOO_LARGE", absl::StrCat("the picture has ", value, " ", what,
@@ -54,16 +51,16 @@ absl::StatusOr<ImageFormat> Sniff(absl::string_view bytes) {
                                  "; ", kSupported));
 }
 
-absl::StatusOr<ImageHeader> ReadFormatHeader(ImageFormat format, absl::string_view bytes) {
+absl::StatusOr<ImageHeader> ReadFormatHeader(ImageFormat format, const Beginning& in) {
   switch (format) {
     case ImageFormat::kJpeg:
-      return ReadJpegHeader(bytes);
+      return ReadJpegHeader(in);
     case ImageFormat::kPng:
-      return ReadPngHeader(bytes);
+      return ReadPngHeader(in);
     case ImageFormat::kWebp:
-      return ReadWebpHeader(bytes);
+      return ReadWebpHeader(in);
     case ImageFormat::kBmp:
-      return ReadBmpHeader(bytes);
+      return ReadBmpHeader(in);
   }
   return absl::InternalError("unreachable");
 }
@@ -98,59 +95,14 @@ absl::Status CheckLimits(const ImageHeader& header, const ImageLimits& limits) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::string_view Name(ImageFormat format) {
-  switch (format) {
-    case ImageFormat::kJpeg:
-      return "jpeg";
-    case ImageFormat::kPng:
-      return "png";
-    case ImageFormat::kWebp:
-      return "webp";
-    case ImageFormat::kBmp:
-      return "bmp";
-  }
-  return "";
-}
-
-absl::Status CorruptImage(absl::string_view format, absl::string_view what) {
-  return ImageError("IMAGE_CORRUPT", absl::StrCat("broken ", format, " picture: ", what));
-}
-
-absl::Status UnsupportedImage(absl::string_view format, absl::string_view what) {
-  return ImageError("IMAGE_FORMAT",
-                    absl::StrCat("this kind of ", format, " picture is not supported: ", what));
-}
-
-RgbImage BlankImage(const ImageHeader& header) {
-  RgbImage image;
-  image.width = header.stored_width;
-  image.height = header.stored_height;
-  image.rgb.resize(static_cast<size_t>(StoredPixels(header)) * 3);
-  return image;
-}
-
-size_t BytesForPixels(const ImageHeader& header, double bytes_per_pixel) {
-  constexpr double kSaturated = 1e15;
-  const double bytes = static_cast<double>(StoredPixels(header)) * bytes_per_pixel;
-  return static_cast<size_t>(std::clamp(bytes, 0.0, kSaturated));
-}
-
-void FlattenOnWhite(const uint8_t* rgba, int64_t pixels, uint8_t* rgb) {
-  for (int64_t i = 0; i < pixels; ++i, rgba += 4, rgb += 3) {
-    const uint8_t alpha = rgba[3];
-    for (int c = 0; c < 3; ++c) rgb[c] = OnWhite(rgba[c], alpha);
-  }
-}
-
-absl::StatusOr<ImageHeader> ReadHeader(absl::string_view bytes, const ImageLimits& limits) {
-  if (bytes.size() > limits.max_bytes) {
-    return TooLarge("bytes", static_cast<int64_t>(bytes.size()),
+absl::StatusOr<ImageHeader> ReadBeginning(const Beginning& in, const ImageLimits& limits) {
+  if (in.picture_bytes > limits.max_bytes) {
+    return TooLarge("bytes", static_cast<int64_t>(in.picture_bytes),
                     static_cast<int64_t>(limits.max_bytes));
   }
-  ASSIGN_OR_RETURN(const ImageFormat format, Sniff(bytes));
-  ASSIGN_OR_RETURN(ImageHeader header, ReadFormatHeader(format, bytes));
+  if (!in.whole() && in.bytes.size() < kSniffedBytes) return MoreBytesNeeded();
+  ASSIGN_OR_RETURN(const ImageFormat format, Sniff(in.bytes));
+  ASSIGN_OR_RETURN(ImageHeader header, ReadFormatHeader(format, in));
   header.format = format;
   const bool swap = SwapsSides(header.orientation);
   header.width = swap ? header.stored_height : header.stored_width;
@@ -159,6 +111,22 @@ absl::StatusOr<ImageHeader> ReadHeader(absl::string_view bytes, const ImageLimit
   if (swap) header.decode_bytes = std::max(header.decode_bytes, BytesForPixels(header, 6));
   RETURN_IF_ERROR(CheckLimits(header, limits));
   return header;
+}
+
+}  // namespace
+
+absl::StatusOr<ImageHeader> ReadHeader(absl::string_view bytes, const ImageLimits& limits) {
+  return ReadBeginning(Whole(bytes), limits);
+}
+
+absl::StatusOr<std::optional<ImageHeader>> ReadHeaderOfPrefix(absl::string_view bytes,
+                                                              size_t picture_bytes,
+                                                              const ImageLimits& limits) {
+  CHECK_LE(bytes.size(), picture_bytes);
+  absl::StatusOr<ImageHeader> header = ReadBeginning({bytes, picture_bytes}, limits);
+  if (header.ok()) return *std::move(header);
+  if (absl::IsOutOfRange(header.status())) return std::nullopt;
+  return header.status();
 }
 
 absl::StatusOr<RgbImage> DecodeImage(absl::string_view bytes, const ImageLimits& limits) {

@@ -1,5 +1,6 @@
 // The only file that knows libjpeg. The library reports errors by longjmp: the functions named
 // Try* hold the setjmp and, between it and their return, only plain C data.
+#include <algorithm>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,18 @@ void OnProgress(j_common_ptr cinfo) {
   std::longjmp(reader->jump, 1);
 }
 
+// A source that ends before the picture does: the library stops there instead of seeing an end
+// marker.
+boolean NoMoreBytes(j_decompress_ptr) { return FALSE; }
+
+void SkipBytes(j_decompress_ptr cinfo, long count) {
+  if (count <= 0) return;
+  jpeg_source_mgr* source = cinfo->src;
+  const size_t skipped = std::min(static_cast<size_t>(count), source->bytes_in_buffer);
+  source->next_input_byte += skipped;
+  source->bytes_in_buffer -= skipped;  // 0: what is left to skip is asked for, and did not come
+}
+
 // Owns the library's memory.
 class Jpeg {
  public:
@@ -84,14 +97,19 @@ class Jpeg {
   JpegReader reader_;
 };
 
-bool TryReadHeader(JpegReader* reader, const unsigned char* data, unsigned long size,
-                   bool keep_exif) {
+// `suspended`: the bytes end before the header does; only where they are not the whole picture.
+bool TryReadHeader(JpegReader* reader, const Beginning& in, bool keep_exif, bool* suspended) {
   if (setjmp(reader->jump)) return false;
   jpeg_create_decompress(&reader->cinfo);
   reader->cinfo.progress = &reader->progress;
-  jpeg_mem_src(&reader->cinfo, data, size);
+  jpeg_mem_src(&reader->cinfo, reinterpret_cast<const unsigned char*>(in.bytes.data()),
+               in.bytes.size());
+  if (!in.whole()) {
+    reader->cinfo.src->fill_input_buffer = NoMoreBytes;
+    reader->cinfo.src->skip_input_data = SkipBytes;
+  }
   if (keep_exif) jpeg_save_markers(&reader->cinfo, JPEG_APP0 + 1, kExifMarkerBytes);
-  jpeg_read_header(&reader->cinfo, TRUE);
+  *suspended = jpeg_read_header(&reader->cinfo, TRUE) == JPEG_SUSPENDED;
   return true;
 }
 
@@ -174,19 +192,17 @@ size_t EstimateBytes(jpeg_decompress_struct* cinfo, const ImageHeader& header) {
   return BytesForPixels(header, bytes_per_pixel);
 }
 
-absl::Status Open(Jpeg& jpeg, absl::string_view bytes, bool keep_exif) {
-  if (!TryReadHeader(jpeg.get(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-                     keep_exif)) {
-    return jpeg.Failure();
-  }
-  return absl::OkStatus();
+absl::Status Open(Jpeg& jpeg, const Beginning& in, bool keep_exif) {
+  bool suspended = false;
+  if (!TryReadHeader(jpeg.get(), in, keep_exif, &suspended)) return jpeg.Failure();
+  return suspended ? MoreBytesNeeded() : absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
+absl::StatusOr<ImageHeader> ReadJpegHeader(const Beginning& in) {
   Jpeg jpeg;
-  RETURN_IF_ERROR(Open(jpeg, bytes, /*keep_exif=*/true));
+  RETURN_IF_ERROR(Open(jpeg, in, /*keep_exif=*/true));
   jpeg_decompress_struct& cinfo = jpeg.get()->cinfo;
   ImageHeader header;
   header.stored_width = static_cast<int>(cinfo.image_width);
@@ -206,7 +222,7 @@ absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
 
 absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes, const ImageHeader& header) {
   Jpeg jpeg;
-  RETURN_IF_ERROR(Open(jpeg, bytes, /*keep_exif=*/false));
+  RETURN_IF_ERROR(Open(jpeg, Whole(bytes), /*keep_exif=*/false));
   jpeg.get()->cinfo.mem->max_memory_to_use = static_cast<long>(header.decode_bytes + kSlackBytes);
   RgbImage image = BlankImage(header);
   const size_t row_bytes = static_cast<size_t>(header.stored_width) * 3;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "services/vision/image/image.h"
+#include "services/vision/image/picture.h"
 
 namespace tessera::vision {
 

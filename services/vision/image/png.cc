@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
@@ -25,6 +26,7 @@ struct PngReader {
   const char* data;
   size_t size;
   size_t at;
+  bool out_of_bytes;
   char message[128];
 };
 
@@ -38,7 +40,8 @@ void OnWarning(png_structp, png_const_charp) {}
 
 void OnRead(png_structp png, png_bytep out, png_size_t count) {
   PngReader* reader = static_cast<PngReader*>(png_get_io_ptr(png));
-  if (reader->size - reader->at < count) png_error(png, "the file is cut");
+  reader->out_of_bytes = reader->size - reader->at < count;
+  if (reader->out_of_bytes) png_error(png, "the file is cut");
   std::memcpy(out, reader->data + reader->at, count);
   reader->at += count;
 }
@@ -119,22 +122,27 @@ uint32_t BigEndian32(absl::string_view bytes) {
   return value;
 }
 
-// eXIf may stand before or behind the pixel data, so the chunks are walked, not decoded.
-int PngOrientation(absl::string_view bytes) {
+// eXIf may stand before or behind the pixel data, so the chunks are walked, not decoded. nullopt:
+// it may be in bytes that have not come.
+std::optional<int> PngOrientation(const Beginning& in) {
   size_t at = kSignatureBytes;
-  while (bytes.size() - at >= kChunkOverheadBytes) {
-    const size_t length = BigEndian32(bytes.substr(at));
-    if (length > bytes.size() - at - kChunkOverheadBytes) return 1;
-    if (bytes.substr(at + 4, 4) == "eXIf") return ExifOrientation(bytes.substr(at + 8, length));
+  while (in.picture_bytes - at >= kChunkOverheadBytes) {
+    if (in.bytes.size() < at + kChunkOverheadBytes) return std::nullopt;
+    const size_t length = BigEndian32(in.bytes.substr(at));
+    if (length > in.picture_bytes - at - kChunkOverheadBytes) return 1;
+    if (in.bytes.substr(at + 4, 4) == "eXIf") {
+      if (in.bytes.size() < at + kChunkOverheadBytes + length) return std::nullopt;
+      return ExifOrientation(in.bytes.substr(at + 8, length));
+    }
     at += kChunkOverheadBytes + length;
   }
   return 1;
 }
 
-absl::Status Open(Png& png) {
+absl::Status Open(Png& png, bool whole) {
   if (!png.ok()) return absl::ResourceExhaustedError("no memory for a png reader");
-  if (!TryReadInfo(png.get())) return png.Failure();
-  return absl::OkStatus();
+  if (TryReadInfo(png.get())) return absl::OkStatus();
+  return png.get()->out_of_bytes && !whole ? MoreBytesNeeded() : png.Failure();
 }
 
 bool HasAlpha(png_structp png, png_infop info) {
@@ -144,15 +152,17 @@ bool HasAlpha(png_structp png, png_infop info) {
 
 }  // namespace
 
-absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes) {
-  Png reader(bytes);
-  RETURN_IF_ERROR(Open(reader));
+absl::StatusOr<ImageHeader> ReadPngHeader(const Beginning& in) {
+  Png reader(in.bytes);
+  RETURN_IF_ERROR(Open(reader, in.whole()));
   png_structp png = reader.get()->png;
   png_infop info = reader.get()->info;
   ImageHeader header;
   header.stored_width = static_cast<int>(png_get_image_width(png, info));
   header.stored_height = static_cast<int>(png_get_image_height(png, info));
-  header.orientation = PngOrientation(bytes);
+  const std::optional<int> orientation = PngOrientation(in);
+  header.orientation_known = orientation.has_value();
+  header.orientation = orientation.value_or(1);
   header.channels = png_get_channels(png, info);
   header.bits = png_get_bit_depth(png, info);
   header.alpha = HasAlpha(png, info);
@@ -163,7 +173,7 @@ absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes) {
 
 absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes, const ImageHeader& header) {
   Png reader(bytes);
-  RETURN_IF_ERROR(Open(reader));
+  RETURN_IF_ERROR(Open(reader, /*whole=*/true));
   const size_t width = static_cast<size_t>(header.stored_width);
   const size_t row_bytes = width * (header.alpha ? 4 : 3);
   const bool interlaced =

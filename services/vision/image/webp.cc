@@ -32,6 +32,15 @@ absl::string_view StatusText(VP8StatusCode status) {
   }
 }
 
+// Where the extended header (libwebp, doc/webp-container-spec) says that EXIF follows, behind the
+// pixels.
+bool AnnouncesExif(absl::string_view bytes) {
+  constexpr size_t kFlagsAt = 20;
+  constexpr char kExifFlag = 0x08;
+  return absl::ClippedSubstr(bytes, 12, 4) == "VP8X" && bytes.size() > kFlagsAt &&
+         (bytes[kFlagsAt] & kExifFlag) != 0;
+}
+
 int WebpOrientation(absl::string_view bytes) {
   const WebPData data = {Data(bytes), bytes.size()};
   std::unique_ptr<WebPDemuxer, decltype(&WebPDemuxDelete)> demuxer(WebPDemux(&data),
@@ -49,9 +58,13 @@ int WebpOrientation(absl::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes) {
+absl::StatusOr<ImageHeader> ReadWebpHeader(const Beginning& in) {
   WebPBitstreamFeatures features;
-  const VP8StatusCode status = WebPGetFeatures(Data(bytes), bytes.size(), &features);
+  const VP8StatusCode status = WebPGetFeatures(Data(in.bytes), in.bytes.size(), &features);
+  // The extended header alone is enough for the library, but does not say the format.
+  const bool cut = status == VP8_STATUS_NOT_ENOUGH_DATA ||
+                   (status == VP8_STATUS_OK && features.format == 0 && !features.has_animation);
+  if (cut && !in.whole()) return MoreBytesNeeded();
   if (status != VP8_STATUS_OK) return CorruptImage("webp", StatusText(status));
   if (features.has_animation) return UnsupportedImage("webp", "an animation");
   ImageHeader header;
@@ -59,7 +72,8 @@ absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes) {
   header.stored_height = features.height;
   header.alpha = features.has_alpha != 0;
   header.channels = header.alpha ? 4 : 3;
-  header.orientation = WebpOrientation(bytes);
+  header.orientation_known = in.whole() || !AnnouncesExif(in.bytes);
+  if (in.whole()) header.orientation = WebpOrientation(in.bytes);
   // Lossless keeps its own copy at 4 bytes, lossy with alpha a plane of it.
   const double inside = features.format == kLossless ? 4.5 : header.alpha ? 1.0 : 0.0;
   header.decode_bytes = BytesForPixels(header, inside + header.channels);
