@@ -7,23 +7,57 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "services/gateway/fleet/decode_client.h"
 #include "services/gateway/fleet/vision_client.h"
 
 namespace tessera::testing {
 
-// A vision service whose answers a test gives by hand. One thread, or calls in turn.
+// A call that is over when it has begun.
+template <typename CallType>
+class InstantCall : public CallType {
+ public:
+  explicit InstantCall(std::function<void()> on_start) : on_start_(std::move(on_start)) {}
+  void Start() override { on_start_(); }
+  void Cancel() override {}
+
+ private:
+  const std::function<void()> on_start_;
+};
+
+// The encoding of a picture that is over when it has begun.
+class InstantEncode final : public InstantCall<gateway::EncodeCall> {
+ public:
+  using InstantCall::InstantCall;
+  void Proceed() override {}
+};
+
+// A vision service whose answers a test gives by hand, of calls that were begun. One thread, or calls
+// in turn.
 class FakeVisionClient final : public gateway::VisionClient {
  public:
-  struct Pending : gateway::Call {
+  struct Pending : gateway::EncodeCall {
     gateway::Picture picture;
+    bool likely_new = false;
     rpc::RequestContext request;
-    EncodeDone done;
-    bool cancelled = false;
+    gateway::EncodeEvents events;
+    bool started = false, proceeded = false, cancelled = false;
     std::weak_ptr<const void> rows;  // kept, once they are ready
+    void Start() override {
+      CHECK(!std::exchange(started, true));
+      if (cancelled) Cancel();
+    }
+    void Proceed() override { proceeded = true; }
     void Cancel() override {
       cancelled = true;
-      if (done) std::exchange(done, nullptr)(absl::CancelledError("cancelled"));
+      if (started && events.on_done) End(absl::CancelledError("cancelled"));
+    }
+    void Plan(uint32_t image_rows = 16) {
+      CHECK(started);
+      if (!events.on_plan) return;
+      v1::ImageRef ref;
+      ref.set_rows(image_rows);
+      events.on_plan(ref);
     }
     void Ready(v1::CacheTier cache, v1::QualityVerdict verdict = v1::QUALITY_VERDICT_PASS,
                double encode_seconds = 0) {
@@ -38,18 +72,26 @@ class FakeVisionClient final : public gateway::VisionClient {
       ready.mutable_ref()->mutable_quality()->set_verdict(verdict);
       ready.set_cache(cache);
       ready.mutable_stages()->set_encode_seconds(encode_seconds);
-      std::exchange(done, nullptr)(std::move(image));
+      End(std::move(image));
     }
-    void Fail(absl::Status status) { std::exchange(done, nullptr)(std::move(status)); }
+    void Fail(absl::Status status) { End(std::move(status)); }
+
+   private:
+    void End(absl::StatusOr<gateway::EncodedImage> image) {
+      CHECK(started);
+      const gateway::EncodeEvents last = std::exchange(events, {});
+      last.on_done(std::move(image));
+    }
   };
 
-  std::shared_ptr<gateway::Call> Encode(const gateway::Picture& picture,
-                                        const rpc::RequestContext& request,
-                                        EncodeDone done) override {
+  std::shared_ptr<gateway::EncodeCall> Encode(const gateway::Picture& picture, bool likely_new,
+                                              const rpc::RequestContext& request,
+                                              gateway::EncodeEvents events) override {
     auto call = std::make_shared<Pending>();
     call->picture = picture;
+    call->likely_new = likely_new;
     call->request = request;
-    call->done = std::move(done);
+    call->events = std::move(events);
     calls.push_back(call);
     return call;
   }
@@ -57,7 +99,7 @@ class FakeVisionClient final : public gateway::VisionClient {
   std::vector<std::shared_ptr<Pending>> calls;
 };
 
-// A decode service whose events a test sends by hand.
+// A decode service whose events a test sends by hand, of calls that were begun.
 class FakeDecodeClient final : public gateway::DecodeClient {
  public:
   struct Stream : gateway::DecodeCall {
@@ -66,7 +108,11 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     absl::Duration patience;
     std::shared_ptr<gateway::DecodeEvents> events;
     std::vector<uint32_t> rows_ready;
-    bool cancelled = false;
+    bool started = false, cancelled = false;
+    void Start() override {
+      CHECK(!std::exchange(started, true));
+      if (cancelled) Cancel();
+    }
     void RowsReady(const std::vector<uint32_t>& images) override {
       rows_ready.insert(rows_ready.end(), images.begin(), images.end());
     }
@@ -74,29 +120,33 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     void Resume() override { ++resumed; }
     void Cancel() override {
       cancelled = true;
-      End(absl::CancelledError("cancelled"));
+      if (started) End(absl::CancelledError("cancelled"));
     }
     void NeedRows(uint32_t image) {
+      CHECK(started);
       v1::NeedRows need;
       need.add_images(image);
       events->OnNeedRows(need);
     }
     bool Piece(const std::string& text, int logprobs = 0) {
+      CHECK(started);
       v1::TextPiece piece;
       piece.set_text(text);
       for (int i = 0; i < logprobs; ++i) piece.add_logprobs()->mutable_chosen()->set_id(i);
       return events->OnPiece(std::move(piece));
     }
     void End(const absl::Status& status, const v1::DecodeEnd& end = {}) {
-      if (events) std::exchange(events, nullptr)->OnDone(status, end);
+      if (!events) return;
+      CHECK(started);
+      std::exchange(events, nullptr)->OnDone(status, end);
     }
   };
 
   std::shared_ptr<gateway::DecodeCall> Generate(
-      const v1::DecodeStart& start, const rpc::RequestContext&, const gateway::Placement& placement,
-      std::shared_ptr<gateway::DecodeEvents> events) override {
+      std::shared_ptr<const v1::DecodeStart> start, const rpc::RequestContext&,
+      const gateway::Placement& placement, std::shared_ptr<gateway::DecodeEvents> events) override {
     auto call = std::make_shared<Stream>();
-    call->start = start;
+    call->start = *start;
     call->affinity = placement.affinity;
     call->patience = placement.patience;
     call->events = std::move(events);
@@ -108,13 +158,19 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     v1::DecodeServicePrefillRequest start;
     std::string affinity;
     PrefillDone done;
-    bool cancelled = false;
+    bool started = false, cancelled = false;
+    void Start() override {
+      CHECK(!std::exchange(started, true));
+      if (cancelled) Cancel();
+    }
     void Cancel() override {
       cancelled = true;
-      End(absl::CancelledError("cancelled"));
+      if (started) End(absl::CancelledError("cancelled"));
     }
     void End(const absl::StatusOr<v1::DecodeServicePrefillResponse>& result) {
-      if (done) std::exchange(done, nullptr)(result);
+      if (!done) return;
+      CHECK(started);
+      std::exchange(done, nullptr)(result);
     }
   };
   std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest& start,

@@ -74,11 +74,14 @@ void Answer::OnTurn(const absl::Status& status) {
   const size_t count = parsed_.pictures.size();
   if (count == 0) StartDecode();
   for (size_t i = 0; i < count; ++i) {
-    KeepCall(
-        deps_.resolver.Resolve(parsed_.pictures[i], request_,
-                               [self = shared_from_this(), i](absl::StatusOr<ResolvedImage> image) {
-                                 self->OnResolved(i, std::move(image));
-                               }));
+    const std::shared_ptr<EncodeCall> call = deps_.resolver.Resolve(
+        parsed_.pictures[i], request_,
+        {nullptr, [self = shared_from_this(), i](absl::StatusOr<ResolvedImage> image) {
+           self->OnResolved(i, std::move(image));
+         }});
+    KeepCall(call);
+    call->Proceed();
+    call->Start();
   }
 }
 
@@ -101,34 +104,28 @@ void Answer::OnResolved(size_t index, absl::StatusOr<ResolvedImage> image) {
 void Answer::StartDecode() {
   v1::DecodeStart start;
   Placement placement{.affinity = parsed_.affinity};
-  int ask = 0;
   {
     base::MutexLock lock(mutex_);
     if (ended_ || (cancelled_ && !decoding_)) return;  // Cancel is about to end it
     start = pictures_.MakeStart(deps_.options.quality_warning);
-    rows_made_.clear();
-    ask = ++asks_;
     if (!std::exchange(decoding_, true)) calls_.clear();
   }
   if (const absl::Status status = ClimbLadder(start, placement); !status.ok()) {
     return End(status, {});
   }
   stage_ = "decode";
-  std::shared_ptr<DecodeCall> call =
-      deps_.decode.Generate(start, request_, placement, shared_from_this());
-  std::vector<uint32_t> made;
-  bool cancel = false, resumed = false;
+  const std::shared_ptr<DecodeCall> call =
+      deps_.decode.Generate(std::make_shared<const v1::DecodeStart>(std::move(start)), request_,
+                            placement, shared_from_this());
+  bool cancel = false;
   {
     base::MutexLock lock(mutex_);
-    if (ended_ || asks_ != ask) return;  // this ask is over
+    if (ended_) return;
     decode_call_ = call;
-    made.swap(rows_made_);
-    resumed = std::exchange(resumed_, false);
-    cancel = cancelled_ || again_ || !failure_.ok();
+    cancel = cancelled_ || !failure_.ok();
   }
-  if (!made.empty()) call->RowsReady(made);
-  if (resumed) call->Resume();
   if (cancel) call->Cancel();
+  call->Start();
 }
 
 absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
@@ -173,11 +170,14 @@ void Answer::OnNeedRows(const v1::NeedRows& need) {
     number = try_;
   }
   for (const uint32_t picture : pictures) {
-    KeepCall(deps_.resolver.Encode(
+    const std::shared_ptr<EncodeCall> call = deps_.resolver.Encode(
         parsed_.pictures[picture], request_,
-        [self = shared_from_this(), picture, number](absl::StatusOr<ResolvedImage> image) {
-          self->OnRowsMade(picture, number, std::move(image));
-        }));
+        {nullptr, [self = shared_from_this(), picture, number](absl::StatusOr<ResolvedImage> image) {
+           self->OnRowsMade(picture, number, std::move(image));
+         }});
+    KeepCall(call);
+    call->Proceed();
+    call->Start();
   }
 }
 
@@ -198,7 +198,6 @@ void Answer::OnRowsMade(uint32_t picture, int number, absl::StatusOr<ResolvedIma
     } else if (!status.ok() && failure_.ok()) {
       failure_ = status;
     }
-    if (!call && status.ok()) rows_made_.push_back(*asked);
   }
   if (!call) return;
   if (status.ok()) {
@@ -243,7 +242,6 @@ void Answer::Resume() {
   {
     base::MutexLock lock(mutex_);
     call = decode_call_;
-    if (!call) resumed_ = true;
   }
   if (call) call->Resume();
 }

@@ -134,13 +134,9 @@ class Answer final : public DecodeEvents,
   AnswerPictures pictures_ ABSL_GUARDED_BY(mutex_);
   bool again_ ABSL_GUARDED_BY(mutex_) = false;  // decode was cancelled to be asked anew
   bool told_ ABSL_GUARDED_BY(mutex_) = false;   // something of the answer: none is asked anew
-  int asks_ ABSL_GUARDED_BY(mutex_) = 0;        // of decode, so far
   int try_ ABSL_GUARDED_BY(mutex_) = 0;         // one more with each replica and each end
   std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
-  // Rows made before decode_call_ was known here.
-  std::vector<uint32_t> rows_made_ ABSL_GUARDED_BY(mutex_);
-  bool resumed_ ABSL_GUARDED_BY(mutex_) = false;  // likewise
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // why decode was cancelled, if we did it
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool decoding_ ABSL_GUARDED_BY(mutex_) = false;

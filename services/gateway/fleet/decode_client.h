@@ -62,14 +62,14 @@ class DecodeCall : public Call {
 class DecodeClient {
  public:
   virtual ~DecodeClient() = default;
-  // Events may come before Generate returns. `events` is kept until OnDone has returned.
-  virtual std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+  // `events` is kept until OnDone has returned, or the call was dropped unbegun. Never null.
+  virtual std::shared_ptr<DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
                                                const rpc::RequestContext& request,
                                                const Placement& placement,
                                                std::shared_ptr<DecodeEvents> events) = 0;
 
   using PrefillDone = std::function<void(absl::StatusOr<v1::DecodeServicePrefillResponse>)>;
-  // Ahead-work. `done` is called exactly once, on any thread, possibly before Prefill returns.
+  // Ahead-work. `done` is called exactly once, on any thread. Never null.
   virtual std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
                                         const rpc::RequestContext& request,
                                         const std::string& affinity, PrefillDone done) = 0;

@@ -20,19 +20,22 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
                            public DecodeCall,
                            public std::enable_shared_from_this<GenerateCall> {
  public:
-  GenerateCall(rpc::CallTracker& tracker, std::shared_ptr<DecodeEvents> events)
-      : token_(tracker), events_(std::move(events)) {}
+  GenerateCall(rpc::CallTracker& tracker, v1::DecodeService::Stub& stub,
+               std::shared_ptr<const v1::DecodeStart> start, std::shared_ptr<DecodeEvents> events)
+      : token_(tracker), stub_(stub), start_(std::move(start)), events_(std::move(events)) {}
 
-  void Start(v1::DecodeService::Stub& stub, const v1::DecodeStart& start,
-             const rpc::RequestContext& request, absl::Time now) {
-    self_ = shared_from_this();
+  void Forward(const rpc::RequestContext& request, absl::Time now) {
     rpc::ForwardRequest(request, now, context_);
+  }
+
+  void Start() override {
+    self_ = shared_from_this();
     context_.set_initial_metadata_corked(true);  // goes with the start, in one packet
-    stub.async()->Generate(&context_, this);
+    stub_.async()->Generate(&context_, this);
     AddHold();
     {
       base::MutexLock lock(mutex_);
-      *outgoing_.emplace_back().mutable_start() = start;
+      *outgoing_.emplace_back().mutable_start() = *std::exchange(start_, nullptr);
       WriteNext();
     }
     StartRead(&read_);
@@ -143,6 +146,8 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   }
 
   const rpc::CallTracker::Token token_;  // first: goes last
+  v1::DecodeService::Stub& stub_;
+  std::shared_ptr<const v1::DecodeStart> start_;  // until the start
   std::shared_ptr<DecodeEvents> events_;
   grpc::ClientContext context_;
   v1::DecodeServiceGenerateResponse read_;
@@ -166,14 +171,17 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
                           public Call,
                           public std::enable_shared_from_this<PrefillCall> {
  public:
-  PrefillCall(rpc::CallTracker& tracker, v1::DecodeServicePrefillRequest start,
-              DecodeClient::PrefillDone done)
-      : token_(tracker), start_(std::move(start)), done_(std::move(done)) {}
+  PrefillCall(rpc::CallTracker& tracker, v1::DecodeService::Stub& stub,
+              v1::DecodeServicePrefillRequest start, DecodeClient::PrefillDone done)
+      : token_(tracker), stub_(stub), start_(std::move(start)), done_(std::move(done)) {}
 
-  void Start(v1::DecodeService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
-    self_ = shared_from_this();
+  void Forward(const rpc::RequestContext& request, absl::Time now) {
     rpc::ForwardRequest(request, now, context_);
-    stub.async()->Prefill(&context_, &start_, &response_, this);
+  }
+
+  void Start() override {
+    self_ = shared_from_this();
+    stub_.async()->Prefill(&context_, &start_, &response_, this);
     StartCall();
   }
 
@@ -191,6 +199,7 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
 
  private:
   const rpc::CallTracker::Token token_;  // first: goes last
+  v1::DecodeService::Stub& stub_;
   const v1::DecodeServicePrefillRequest start_;
   DecodeClient::PrefillDone done_;
   grpc::ClientContext context_;
@@ -203,19 +212,20 @@ class GrpcDecodeClient final : public DecodeClient {
   GrpcDecodeClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
       : stub_(v1::DecodeService::NewStub(channel)), clock_(clock) {}
 
-  std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+  std::shared_ptr<DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
                                        const rpc::RequestContext& request, const Placement&,
                                        std::shared_ptr<DecodeEvents> events) override {
-    auto call = std::make_shared<GenerateCall>(tracker_, std::move(events));
-    call->Start(*stub_, start, request, clock_.Now());
+    auto call =
+        std::make_shared<GenerateCall>(tracker_, *stub_, std::move(start), std::move(events));
+    call->Forward(request, clock_.Now());
     return call;
   }
 
   std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
                                 const rpc::RequestContext& request, const std::string&,
                                 PrefillDone done) override {
-    auto call = std::make_shared<PrefillCall>(tracker_, start, std::move(done));
-    call->Start(*stub_, request, clock_.Now());
+    auto call = std::make_shared<PrefillCall>(tracker_, *stub_, start, std::move(done));
+    call->Forward(request, clock_.Now());
     return call;
   }
 

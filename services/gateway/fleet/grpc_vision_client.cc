@@ -18,16 +18,20 @@ constexpr size_t kChunkBytes = 1 << 20;
 // Offers the digest, sends the bytes when they are asked for, waits for Ready, and leaves its side
 // open until the rows are let go. A hold keeps the call for that, which comes from other threads.
 // Owns itself until OnDone.
-class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::EncodeResponse>,
-                         public Call,
-                         public std::enable_shared_from_this<EncodeCall> {
+class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::EncodeResponse>,
+                             public EncodeCall,
+                             public std::enable_shared_from_this<GrpcEncodeCall> {
  public:
-  EncodeCall(rpc::CallTracker& tracker, Picture picture, VisionClient::EncodeDone done)
-      : token_(tracker), picture_(std::move(picture)), done_(std::move(done)) {}
+  GrpcEncodeCall(rpc::CallTracker& tracker, v1::VisionService::Stub& stub, Picture picture,
+                 EncodeEvents events)
+      : token_(tracker), stub_(stub), picture_(std::move(picture)), events_(std::move(events)) {}
 
-  void Start(v1::VisionService::Stub& stub, const rpc::RequestContext& request, absl::Time now) {
-    self_ = shared_from_this();
+  void Forward(const rpc::RequestContext& request, absl::Time now) {
     rpc::ForwardRequest(request, now, context_);
+  }
+
+  void Start() override {
+    self_ = shared_from_this();
     v1::EncodeOffer& offer = *write_.mutable_offer();
     offer.set_tenant(picture_.tenant);
     offer.set_digest(picture_.digest.data(), picture_.digest.size());
@@ -36,7 +40,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     offer.set_size_bytes(std::max<uint64_t>(size, 1));
     writing_ = true;
     context_.set_initial_metadata_corked(true);  // goes with the offer, in one packet
-    stub.async()->Encode(&context_, this);
+    stub_.async()->Encode(&context_, this);
     AddHold();
     StartWrite(&write_);
     StartRead(&read_);
@@ -44,6 +48,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   }
 
   void Cancel() override { context_.TryCancel(); }
+  void Proceed() override {}
 
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -52,14 +57,14 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
       return;
     }
     if (read_.has_need_bytes()) SendBytes();
-    if (read_.has_ready() && done_) {
+    if (read_.has_ready() && events_.on_done) {
       LetGoOfBytes();
       EncodedImage image;
       image.ready = std::move(*read_.mutable_ready());
       image.rows = std::shared_ptr<const void>(
           static_cast<const void*>(this),
           [self = shared_from_this()](const void*) { self->CloseWrites(); });
-      std::exchange(done_, nullptr)(std::move(image));
+      std::exchange(events_, {}).on_done(std::move(image));
     }
     StartRead(&read_);
   }
@@ -72,8 +77,8 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   }
 
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<EncodeCall> self = std::move(self_);
-    if (!done_) return;
+    const std::shared_ptr<GrpcEncodeCall> self = std::move(self_);
+    if (!events_.on_done) return;
     absl::Status result = absl::InternalError("vision answered no record");
     if (expired_) {
       result = base::WithResource(
@@ -83,7 +88,7 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
     } else if (!status.ok()) {
       result = rpc::FromGrpc(status);
     }
-    std::exchange(done_, nullptr)(std::move(result));
+    std::exchange(events_, {}).on_done(std::move(result));
   }
 
  private:
@@ -133,12 +138,13 @@ class EncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::E
   }
 
   const rpc::CallTracker::Token token_;  // first: goes last
+  v1::VisionService::Stub& stub_;
   Picture picture_;  // its bytes until the record is there; they change with mutex_
-  VisionClient::EncodeDone done_;
+  EncodeEvents events_;
   grpc::ClientContext context_;
   v1::EncodeResponse read_;
   bool expired_ = false;
-  std::shared_ptr<EncodeCall> self_;
+  std::shared_ptr<GrpcEncodeCall> self_;
 
   base::Mutex mutex_;
   v1::EncodeRequest write_;
@@ -154,10 +160,11 @@ class GrpcVisionClient final : public VisionClient {
   GrpcVisionClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
       : stub_(v1::VisionService::NewStub(channel)), clock_(clock) {}
 
-  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
-                               EncodeDone done) override {
-    auto call = std::make_shared<EncodeCall>(tracker_, picture, std::move(done));
-    call->Start(*stub_, request, clock_.Now());
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool,
+                                     const rpc::RequestContext& request,
+                                     EncodeEvents events) override {
+    auto call = std::make_shared<GrpcEncodeCall>(tracker_, *stub_, picture, std::move(events));
+    call->Forward(request, clock_.Now());
     return call;
   }
 

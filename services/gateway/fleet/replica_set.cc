@@ -165,10 +165,11 @@ void ReplicaSet::StartWatch(const std::string& name) {
     if (found != members_.end() && found->second.watch_number == number) {
       found->second.watch = call;
     } else {
-      cancel = true;  // it has ended, or its replica is gone
+      cancel = true;  // its replica is gone, or is watched anew
     }
   }
   if (cancel) call->Cancel();
+  call->Start();  // in any case: its end is counted
 }
 
 void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load) {

@@ -39,9 +39,9 @@ struct Replica {
 
   using OnLoad = std::function<void(const ReplicaLoad&)>;
   using OnEnd = std::function<void(const absl::Status&)>;
-  // Asks it for its load again and again. Both come on any thread, OnEnd once, last, perhaps before
-  // the call is returned: OK where it is to be asked anew and lives. Where there is none the
-  // replica is always up.
+  // A call that asks it for its load again and again, once it is begun. Both come on any thread,
+  // OnEnd once, last: OK where it is to be asked anew and lives. Where there is none the replica is
+  // always up.
   std::function<std::shared_ptr<Call>(absl::Duration interval, OnLoad on_load, OnEnd on_end)> watch;
 };
 

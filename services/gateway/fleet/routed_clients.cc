@@ -54,44 +54,17 @@ class RoutedGenerate final : public DecodeCall,
                              public DecodeEvents,
                              public std::enable_shared_from_this<RoutedGenerate> {
  public:
-  RoutedGenerate(ReplicaSet& replicas, const v1::DecodeStart& start,
+  RoutedGenerate(ReplicaSet& replicas, std::shared_ptr<const v1::DecodeStart> start,
                  const rpc::RequestContext& request, Placement placement,
                  std::shared_ptr<DecodeEvents> events)
       : replicas_(replicas),
-        start_(start),
+        start_(std::move(start)),
         request_(request),
         placement_(std::move(placement)),
         events_(std::move(events)),
         tries_(replicas) {}
 
-  void Begin() {
-    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
-    if (!picked.ok()) return End(lost_.ok() ? picked.status() : lost_, {});
-    uint64_t number = 0;
-    {
-      base::MutexLock lock(mutex_);
-      number = ++try_;
-      replica_ = picked->replica;
-      asked_.clear();
-    }
-    events_->OnRouted({picked->replica->name, picked->reason, picked->redirected});
-    const std::shared_ptr<DecodeCall> call =
-        picked->replica->decode->Generate(start_, request_, placement_, shared_from_this());
-    bool cancel = false, resume = false;
-    std::vector<uint32_t> ready;
-    {
-      base::MutexLock lock(mutex_);
-      if (try_ != number) return;  // it has ended, and the next has begun or there is none
-      call_ = call;
-      cancel = cancelled_;
-      resume = std::exchange(resume_, false);
-      ready.swap(ready_);
-    }
-    replicas_.CancelWithReplica(picked->replica->name, call);
-    if (!ready.empty()) call->RowsReady(ready);
-    if (resume) call->Resume();
-    if (cancel) call->Cancel();
-  }
+  void Start() override { Begin(); }
 
   // --- from the answer ---
   void Cancel() override {
@@ -116,7 +89,6 @@ class RoutedGenerate final : public DecodeCall,
         ready.push_back(image);
       }
       call = call_;
-      if (!call) ready_.insert(ready_.end(), ready.begin(), ready.end());
     }
     if (call && !ready.empty()) call->RowsReady(ready);
   }
@@ -125,7 +97,6 @@ class RoutedGenerate final : public DecodeCall,
     {
       base::MutexLock lock(mutex_);
       call = call_;
-      if (!call) resume_ = true;
     }
     if (call) call->Resume();
   }
@@ -149,7 +120,6 @@ class RoutedGenerate final : public DecodeCall,
     std::shared_ptr<Replica> gone;  // its set has it still
     {
       base::MutexLock lock(mutex_);
-      ++try_;
       call_ = nullptr;
       gone = std::move(replica_);
       cancelled = cancelled_;
@@ -161,13 +131,32 @@ class RoutedGenerate final : public DecodeCall,
   }
 
  private:
+  void Begin() {
+    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
+    if (!picked.ok()) return End(lost_.ok() ? picked.status() : lost_, {});
+    events_->OnRouted({picked->replica->name, picked->reason, picked->redirected});
+    const std::shared_ptr<DecodeCall> call =
+        picked->replica->decode->Generate(start_, request_, placement_, shared_from_this());
+    bool cancelled = false;
+    {
+      base::MutexLock lock(mutex_);
+      replica_ = picked->replica;
+      call_ = call;
+      asked_.clear();
+      cancelled = cancelled_;
+    }
+    replicas_.CancelWithReplica(picked->replica->name, call);
+    if (cancelled) call->Cancel();
+    call->Start();
+  }
+
   void End(const absl::Status& status, const v1::DecodeEnd& end) {
     const std::shared_ptr<DecodeEvents> events = std::move(events_);
     events->OnDone(status, end);
   }
 
   ReplicaSet& replicas_;
-  const v1::DecodeStart start_;
+  const std::shared_ptr<const v1::DecodeStart> start_;
   const rpc::RequestContext request_;
   const Placement placement_;
   std::shared_ptr<DecodeEvents> events_;
@@ -176,13 +165,9 @@ class RoutedGenerate final : public DecodeCall,
   absl::Status lost_;
 
   base::Mutex mutex_;
-  uint64_t try_ ABSL_GUARDED_BY(mutex_) = 0;  // one more at each begin and each end
   std::shared_ptr<Replica> replica_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<DecodeCall> call_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> asked_ ABSL_GUARDED_BY(mutex_);  // pictures of NeedRows, unanswered
-  // Came before call_ was known here.
-  std::vector<uint32_t> ready_ ABSL_GUARDED_BY(mutex_);
-  bool resume_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -193,48 +178,23 @@ struct RowsOfReplica {
   std::shared_ptr<const void> rows;  // go first
 };
 
-// One picture.
-class RoutedEncode final : public Call, public std::enable_shared_from_this<RoutedEncode> {
+// One picture, wherever it is encoded. Events of one attempt come one at a time, and those of the
+// next after the last of it; Cancel and Proceed come from the side.
+class RoutedEncode final : public EncodeCall, public std::enable_shared_from_this<RoutedEncode> {
  public:
-  RoutedEncode(ReplicaSet& replicas, const Picture& picture, const rpc::RequestContext& request,
-               VisionClient::EncodeDone done)
+  RoutedEncode(ReplicaSet& replicas, const Picture& picture, bool likely_new,
+               const rpc::RequestContext& request, EncodeEvents events)
       : replicas_(replicas),
         picture_(picture),
+        likely_new_(likely_new),
         request_(request),
         placement_{.affinity = absl::StrCat(picture.tenant, "\n", base::ToHex(picture.digest))},
-        done_(std::move(done)),
+        events_(std::move(events)),
         tries_(replicas) {}
 
-  void Begin() {
-    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
-    if (!picked.ok()) {
-      std::exchange(done_, nullptr)(lost_.ok() ? picked.status() : lost_);
-      return;
-    }
-    uint64_t number = 0;
-    {
-      base::MutexLock lock(mutex_);
-      number = ++try_;
-    }
-    const std::shared_ptr<Call> call = picked->replica->vision->Encode(
-        picture_, request_,
-        [self = shared_from_this(), picked = *picked](absl::StatusOr<EncodedImage> image) {
-          self->OnDone(picked, std::move(image));
-        });
-    bool cancel = false;
-    {
-      base::MutexLock lock(mutex_);
-      if (try_ != number) return;
-      call_ = call;
-      cancel = cancelled_;
-    }
-    if (call == nullptr) return;
-    replicas_.CancelWithReplica(picked->replica->name, call);
-    if (cancel) call->Cancel();
-  }
-
+  void Start() override { Begin(); }
   void Cancel() override {
-    std::shared_ptr<Call> call;
+    std::shared_ptr<EncodeCall> call;
     {
       base::MutexLock lock(mutex_);
       cancelled_ = true;
@@ -242,13 +202,48 @@ class RoutedEncode final : public Call, public std::enable_shared_from_this<Rout
     }
     if (call) call->Cancel();
   }
+  void Proceed() override {
+    std::shared_ptr<EncodeCall> call;
+    {
+      base::MutexLock lock(mutex_);
+      wanted_ = true;
+      call = call_;
+    }
+    if (call) call->Proceed();
+  }
 
  private:
+  void Begin() {
+    absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
+    if (!picked.ok()) return End(lost_.ok() ? picked.status() : lost_);
+    const std::shared_ptr<EncodeCall> call = picked->replica->vision->Encode(
+        picture_, likely_new_, request_,
+        {[self = shared_from_this()](const v1::ImageRef& planned) { self->OnPlan(planned); },
+         [self = shared_from_this(), picked = *picked](absl::StatusOr<EncodedImage> image) {
+           self->OnDone(picked, std::move(image));
+         }});
+    bool cancelled = false, wanted = false;
+    {
+      base::MutexLock lock(mutex_);
+      call_ = call;
+      cancelled = cancelled_;
+      wanted = wanted_;
+    }
+    replicas_.CancelWithReplica(picked->replica->name, call);
+    if (wanted) call->Proceed();
+    if (cancelled) call->Cancel();
+    call->Start();
+  }
+
+  // The plan of another replica says nothing new: both read the same header.
+  void OnPlan(const v1::ImageRef& planned) {
+    if (auto on_plan = std::exchange(events_.on_plan, nullptr)) on_plan(planned);
+  }
+
   void OnDone(const ReplicaSet::Picked& picked, absl::StatusOr<EncodedImage> image) {
     bool cancelled = false;
     {
       base::MutexLock lock(mutex_);
-      ++try_;
       call_ = nullptr;
       cancelled = cancelled_;
     }
@@ -264,19 +259,84 @@ class RoutedEncode final : public Call, public std::enable_shared_from_this<Rout
       if (!cancelled && tries_.another()) return Begin();
       image = lost_;
     }
-    std::exchange(done_, nullptr)(std::move(image));
+    End(std::move(image));
+  }
+
+  void End(absl::StatusOr<EncodedImage> image) {
+    std::exchange(events_, {}).on_done(std::move(image));
   }
 
   ReplicaSet& replicas_;
   const Picture picture_;
+  const bool likely_new_;
   const rpc::RequestContext request_;
   const Placement placement_;
-  VisionClient::EncodeDone done_;  // by one try after another, as the next two
+  EncodeEvents events_;  // by one attempt after another, and so tries_ and lost_
   Tries tries_;
   absl::Status lost_;
 
   base::Mutex mutex_;
-  uint64_t try_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<EncodeCall> call_ ABSL_GUARDED_BY(mutex_);  // of the attempt under way
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;  // Proceed was called
+};
+
+// Reading ahead, which is not tried twice.
+class RoutedPrefill final : public Call, public std::enable_shared_from_this<RoutedPrefill> {
+ public:
+  RoutedPrefill(ReplicaSet& replicas, const v1::DecodeServicePrefillRequest& start,
+                const rpc::RequestContext& request, const std::string& affinity,
+                DecodeClient::PrefillDone done)
+      : replicas_(replicas),
+        start_(start),
+        request_(request),
+        affinity_(affinity),
+        done_(std::move(done)) {}
+
+  void Start() override {
+    absl::StatusOr<ReplicaSet::Picked> picked = replicas_.Pick(affinity_);
+    if (!picked.ok()) return done_(picked.status());
+    const std::shared_ptr<Call> call = picked->replica->decode->Prefill(
+        start_, request_, affinity_,
+        [self = shared_from_this(), replica = picked->replica](auto result) {
+          self->OnDone(std::move(result));
+        });
+    bool cancelled = false;
+    {
+      base::MutexLock lock(mutex_);
+      call_ = call;
+      cancelled = cancelled_;
+    }
+    replicas_.CancelWithReplica(picked->replica->name, call);
+    if (cancelled) call->Cancel();
+    call->Start();
+  }
+  void Cancel() override {
+    std::shared_ptr<Call> call;
+    {
+      base::MutexLock lock(mutex_);
+      cancelled_ = true;
+      call = call_;
+    }
+    if (call) call->Cancel();
+  }
+
+ private:
+  void OnDone(absl::StatusOr<v1::DecodeServicePrefillResponse> result) {
+    {
+      base::MutexLock lock(mutex_);
+      call_ = nullptr;
+    }
+    done_(std::move(result));
+  }
+
+  ReplicaSet& replicas_;
+  const v1::DecodeServicePrefillRequest start_;
+  const rpc::RequestContext request_;
+  const std::string affinity_;
+  const DecodeClient::PrefillDone done_;
+
+  base::Mutex mutex_;
   std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -284,11 +344,11 @@ class RoutedEncode final : public Call, public std::enable_shared_from_this<Rout
 class RoutedVisionClient final : public VisionClient {
  public:
   explicit RoutedVisionClient(ReplicaSet& replicas) : replicas_(replicas) {}
-  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
-                               EncodeDone done) override {
-    auto call = std::make_shared<RoutedEncode>(replicas_, picture, request, std::move(done));
-    call->Begin();
-    return call;
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool likely_new,
+                                     const rpc::RequestContext& request,
+                                     EncodeEvents events) override {
+    return std::make_shared<RoutedEncode>(replicas_, picture, likely_new, request,
+                                          std::move(events));
   }
 
  private:
@@ -298,30 +358,18 @@ class RoutedVisionClient final : public VisionClient {
 class RoutedDecodeClient final : public DecodeClient {
  public:
   explicit RoutedDecodeClient(ReplicaSet& replicas) : replicas_(replicas) {}
-  std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start,
+  std::shared_ptr<DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
                                        const rpc::RequestContext& request,
                                        const Placement& placement,
                                        std::shared_ptr<DecodeEvents> events) override {
-    auto call =
-        std::make_shared<RoutedGenerate>(replicas_, start, request, placement, std::move(events));
-    call->Begin();
-    return call;
+    return std::make_shared<RoutedGenerate>(replicas_, std::move(start), request, placement,
+                                            std::move(events));
   }
   DecodeWaits Waits(const std::string& affinity) override { return replicas_.Waits(affinity); }
-  // Ahead-work is not tried twice.
   std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
                                 const rpc::RequestContext& request, const std::string& affinity,
                                 PrefillDone done) override {
-    absl::StatusOr<ReplicaSet::Picked> picked = replicas_.Pick(affinity);
-    if (!picked.ok()) {
-      done(picked.status());
-      return nullptr;
-    }
-    const std::shared_ptr<Replica> replica = std::move(picked->replica);
-    std::shared_ptr<Call> call = replica->decode->Prefill(
-        start, request, affinity, [replica, done = std::move(done)](auto result) { done(result); });
-    replicas_.CancelWithReplica(replica->name, call);
-    return call;
+    return std::make_shared<RoutedPrefill>(replicas_, start, request, affinity, std::move(done));
   }
 
  private:

@@ -11,12 +11,25 @@
 
 namespace tessera::gateway {
 
-// A call under way; dropping it does not end it.
+// A call of a service. It is made, then begun by Start, so that who hears of its events has the call
+// already. One that is never begun says nothing and may be dropped; one that was begun goes on when
+// it is dropped.
 class Call {
  public:
   virtual ~Call() = default;
-  // The callback still comes, with CANCELLED or with what was first.
+  // Once. No event comes before; some, even the last, may before it returns.
+  virtual void Start() = 0;
+  // Any number of times, on any thread. The last event still comes, with CANCELLED or with what was
+  // first. Before Start: that ends the call at once.
   virtual void Cancel() = 0;
+};
+
+// The encoding of one picture.
+class EncodeCall : public Call {
+ public:
+  // The rows are wanted: vision gets the last bytes of the picture and begins; until then it only
+  // plans. Any number of times, on any thread; before Start: nothing is held back.
+  virtual void Proceed() = 0;
 };
 
 // A picture as the gateway knows it.
@@ -38,16 +51,24 @@ struct EncodedImage {
   std::string replica_reason;
 };
 
+// What the encoding of a picture says. One call at a time, on any thread.
+struct EncodeEvents {
+  // The picture's header is good: so many rows it will be. A ref without quality. At most once; not
+  // of a record that exists. May be null.
+  std::function<void(const v1::ImageRef& planned)> on_plan;
+  // Exactly once, the last.
+  std::function<void(absl::StatusOr<EncodedImage> image)> on_done;
+};
+
 // The vision service. Any thread.
 class VisionClient {
  public:
   virtual ~VisionClient() = default;
-  using EncodeDone = std::function<void(absl::StatusOr<EncodedImage>)>;
-  // Runs until the record exists and nobody keeps it any more. `done` is called exactly once, on
-  // any thread, possibly before Encode returns. NOT_FOUND (IMAGE_EXPIRED) when vision needs bytes
-  // that picture has not.
-  virtual std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
-                                       EncodeDone done) = 0;
+  // Runs until the record exists and nobody keeps it any more. NOT_FOUND (IMAGE_EXPIRED) when vision
+  // needs bytes that `picture` has not. `likely_new`: the first bytes go with the offer. Never null.
+  virtual std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool likely_new,
+                                             const rpc::RequestContext& request,
+                                             EncodeEvents events) = 0;
 };
 
 }  // namespace tessera::gateway

@@ -37,21 +37,24 @@ ReplicaLoad LoadOf(const v1::DecodeServiceWatchLoadResponse& told) {
 }
 
 // One stream. Owns itself until OnDone.
-template <typename Request, typename Response>
+template <typename Service, typename Request, typename Response>
 class LoadCall final : public grpc::ClientReadReactor<Response>,
                        public Call,
-                       public std::enable_shared_from_this<LoadCall<Request, Response>> {
+                       public std::enable_shared_from_this<LoadCall<Service, Request, Response>> {
  public:
-  LoadCall(rpc::CallTracker& tracker, Replica::OnLoad on_load, Replica::OnEnd on_end)
-      : token_(tracker), on_load_(std::move(on_load)), on_end_(std::move(on_end)) {
+  LoadCall(rpc::CallTracker& tracker, const std::shared_ptr<grpc::Channel>& channel,
+           absl::Duration interval, Replica::OnLoad on_load, Replica::OnEnd on_end)
+      : token_(tracker),
+        stub_(Service::NewStub(channel)),
+        on_load_(std::move(on_load)),
+        on_end_(std::move(on_end)) {
     context_.set_wait_for_ready(true);
+    request_.set_interval_milliseconds(static_cast<uint32_t>(absl::ToInt64Milliseconds(interval)));
   }
 
-  template <typename Begin>
-  void Start(absl::Duration interval, const Begin& begin) {
+  void Start() override {
     self_ = this->shared_from_this();
-    request_.set_interval_milliseconds(static_cast<uint32_t>(absl::ToInt64Milliseconds(interval)));
-    begin(&context_, &request_, this);
+    stub_->async()->WatchLoad(&context_, &request_, this);
     this->StartRead(&response_);
     this->StartCall();
   }
@@ -71,6 +74,7 @@ class LoadCall final : public grpc::ClientReadReactor<Response>,
 
  private:
   const rpc::CallTracker::Token token_;  // first: goes last
+  const std::unique_ptr<typename Service::Stub> stub_;
   const Replica::OnLoad on_load_;
   const Replica::OnEnd on_end_;
   grpc::ClientContext context_;
@@ -79,35 +83,22 @@ class LoadCall final : public grpc::ClientReadReactor<Response>,
   std::shared_ptr<LoadCall> self_;
 };
 
-template <typename Service, typename Request, typename Response>
-std::shared_ptr<Call> Watch(const std::shared_ptr<grpc::Channel>& channel,
-                            rpc::CallTracker& tracker, absl::Duration interval,
-                            Replica::OnLoad on_load, Replica::OnEnd on_end) {
-  const auto stub = Service::NewStub(channel);
-  auto call =
-      std::make_shared<LoadCall<Request, Response>>(tracker, std::move(on_load), std::move(on_end));
-  call->Start(interval, [&stub](auto* context, auto* request, auto* reactor) {
-    stub->async()->WatchLoad(context, request, reactor);
-  });
-  return call;
-}
-
 }  // namespace
 
 std::shared_ptr<Call> WatchVisionLoad(const std::shared_ptr<grpc::Channel>& channel,
                                       rpc::CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end) {
-  return Watch<v1::VisionService, v1::VisionServiceWatchLoadRequest,
-               v1::VisionServiceWatchLoadResponse>(channel, tracker, interval, std::move(on_load),
-                                                   std::move(on_end));
+  return std::make_shared<LoadCall<v1::VisionService, v1::VisionServiceWatchLoadRequest,
+                                   v1::VisionServiceWatchLoadResponse>>(
+      tracker, channel, interval, std::move(on_load), std::move(on_end));
 }
 
 std::shared_ptr<Call> WatchDecodeLoad(const std::shared_ptr<grpc::Channel>& channel,
                                       rpc::CallTracker& tracker, absl::Duration interval,
                                       Replica::OnLoad on_load, Replica::OnEnd on_end) {
-  return Watch<v1::DecodeService, v1::DecodeServiceWatchLoadRequest,
-               v1::DecodeServiceWatchLoadResponse>(channel, tracker, interval, std::move(on_load),
-                                                   std::move(on_end));
+  return std::make_shared<LoadCall<v1::DecodeService, v1::DecodeServiceWatchLoadRequest,
+                                   v1::DecodeServiceWatchLoadResponse>>(
+      tracker, channel, interval, std::move(on_load), std::move(on_end));
 }
 
 }  // namespace tessera::gateway

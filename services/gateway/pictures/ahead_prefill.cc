@@ -12,30 +12,23 @@ constexpr size_t kMostAhead = 16;  // under way; decode has its own, smaller lim
 
 void AheadPrefill::Start(const std::string& tenant, const std::string& affinity,
                          const ResolvedImage& image, const rpc::RequestContext& request) {
-  uint64_t number = 0;
-  {
-    base::MutexLock lock(mutex_);
-    if (closed_ || calls_.size() >= kMostAhead) return;
-    number = next_++;
-    calls_.emplace(number, nullptr);
-  }
   v1::DecodeServicePrefillRequest start;
   start.set_tenant(tenant);
   *start.add_images() = image.ref;
-  const std::shared_ptr<Call> call =
-      decode_.Prefill(start, request, affinity,
-                      [self = shared_from_this(), number, rows = image.rows](const auto&) mutable {
-                        rows = nullptr;
-                        self->OnDone(number);
-                      });
+  std::shared_ptr<Call> call;
   {
     base::MutexLock lock(mutex_);
-    const auto found = calls_.find(number);
-    if (found == calls_.end()) return;  // it has ended
-    found->second = call;
-    if (!closed_) return;
+    if (closed_ || calls_.size() >= kMostAhead) return;
+    const uint64_t number = next_++;
+    call = decode_.Prefill(
+        start, request, affinity,
+        [self = shared_from_this(), number, rows = image.rows](const auto&) mutable {
+          rows = nullptr;
+          self->OnDone(number);
+        });
+    calls_.emplace(number, call);
   }
-  call->Cancel();
+  call->Start();
 }
 
 void AheadPrefill::Close() {
@@ -43,9 +36,7 @@ void AheadPrefill::Close() {
   {
     base::MutexLock lock(mutex_);
     closed_ = true;
-    for (const auto& [number, call] : calls_) {
-      if (call != nullptr) calls.push_back(call);
-    }
+    for (const auto& [number, call] : calls_) calls.push_back(call);
   }
   for (const std::shared_ptr<Call>& call : calls) call->Cancel();
   base::MutexLock lock(mutex_);

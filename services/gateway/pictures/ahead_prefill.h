@@ -35,7 +35,7 @@ class AheadPrefill : public std::enable_shared_from_this<AheadPrefill> {
   base::CondVar done_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Under way; null until the client has answered the call.
+  // Under way.
   absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -17,53 +17,121 @@ ResolvedImage WithoutVision(v1::ImageRef ref) {
 
 }  // namespace
 
-std::shared_ptr<Call> ImageResolver::Resolve(const Picture& picture,
-                                             const rpc::RequestContext& request, Done done) {
+// Resolve of one picture. What is asked of the call from the side before vision is asked is kept for
+// vision. Its events and Start come one after another.
+class ImageResolver::Question final : public EncodeCall,
+                                      public std::enable_shared_from_this<Question> {
+ public:
+  Question(ImageResolver& resolver, const Picture& picture, const rpc::RequestContext& request,
+           ResolveEvents events)
+      : resolver_(resolver), picture_(picture), request_(request), events_(std::move(events)) {}
+
+  const Picture& picture() const { return picture_; }
+
+  void Start() override {
+    bool anew = false;
+    if (auto known = resolver_.Look(shared_from_this(), anew)) return Answer(*std::move(known));
+    if (anew) AskVision();
+  }
+  void Proceed() override {
+    std::shared_ptr<EncodeCall> call;
+    {
+      base::MutexLock lock(mutex_);
+      wanted_ = true;
+      call = call_;
+    }
+    if (call) call->Proceed();
+  }
+  void Cancel() override {
+    std::shared_ptr<EncodeCall> call;
+    {
+      base::MutexLock lock(mutex_);
+      cancelled_ = true;
+      call = call_;
+    }
+    if (call) call->Cancel();
+  }
+
+  void Answer(absl::StatusOr<ResolvedImage> image) { events_.on_done(std::move(image)); }
+  void AskVision() {
+    const bool likely_new = picture_.bytes != nullptr;
+    const auto call = resolver_.Encode(picture_, likely_new, request_, std::move(events_));
+    bool wanted = false, cancelled = false;
+    {
+      base::MutexLock lock(mutex_);
+      call_ = call;
+      wanted = wanted_;
+      cancelled = cancelled_;
+    }
+    picture_.bytes = nullptr;  // the call keeps them as long as it needs them
+    if (wanted) call->Proceed();
+    if (cancelled) call->Cancel();
+    call->Start();
+  }
+
+ private:
+  ImageResolver& resolver_;
+  Picture picture_;
+  const rpc::RequestContext request_;
+  ResolveEvents events_;
+  base::Mutex mutex_;
+  std::shared_ptr<EncodeCall> call_ ABSL_GUARDED_BY(mutex_);  // of vision; null: not asked
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;               // Proceed was called
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+std::shared_ptr<EncodeCall> ImageResolver::Resolve(const Picture& picture,
+                                                   const rpc::RequestContext& request,
+                                                   ResolveEvents events) {
+  return std::make_shared<Question>(*this, picture, request, std::move(events));
+}
+
+std::optional<absl::StatusOr<ResolvedImage>> ImageResolver::Look(
+    const std::shared_ptr<Question>& question, bool& anew) {
+  const Picture& picture = question->picture();
   std::optional<absl::StatusOr<v1::ImageRef>> known;
   {
     base::MutexLock lock(mutex_);
     const auto waiting = ahead_.find(Key(picture.tenant, picture.digest));
     if (waiting != ahead_.end()) {
-      waiting->second.waiters.push_back({picture, request, std::move(done)});
-      return nullptr;
+      waiting->second.waiters.push_back(question);
+      return std::nullopt;
     }
     // At the same moment: an upload that begins makes a refusal forgotten.
     known = known_.Find(picture.tenant, picture.digest, fingerprint_);
   }
   // A refusal is only remembered for handles: bytes that are here can be judged again.
-  if (known && (known->ok() || !picture.bytes)) {
-    if (!known->ok()) {
-      done(known->status());
-    } else {
-      done(WithoutVision(**std::move(known)));
-    }
-    return nullptr;
-  }
-  return Encode(picture, request, std::move(done));
+  if (known && known->ok()) return WithoutVision(**std::move(known));
+  if (known && !picture.bytes) return known->status();
+  anew = true;
+  return std::nullopt;
 }
 
-std::shared_ptr<Call> ImageResolver::Encode(const Picture& picture,
-                                            const rpc::RequestContext& request, Done done) {
-  return vision_.Encode(picture, request,
-                        [this, tenant = picture.tenant, digest = picture.digest,
-                         done = std::move(done)](absl::StatusOr<EncodedImage> encoded) {
-                          const absl::Status status =
-                              encoded.ok() ? CheckWidth(encoded->ready.ref()) : encoded.status();
-                          if (!status.ok()) {
-                            done(status);
-                            return;
-                          }
-                          ResolvedImage image;
-                          image.ref = encoded->ready.ref();
-                          image.cache = encoded->ready.cache();
-                          image.stages = encoded->ready.stages();
-                          image.rows = std::move(encoded->rows);
-                          image.replica = std::move(encoded->replica);
-                          image.replica_reason = std::move(encoded->replica_reason);
-                          Learn(image.ref);
-                          known_.Remember(tenant, digest, image.ref);
-                          done(std::move(image));
-                        });
+std::shared_ptr<EncodeCall> ImageResolver::Encode(const Picture& picture, bool likely_new,
+                                                  const rpc::RequestContext& request,
+                                                  ResolveEvents events) {
+  return vision_.Encode(
+      picture, likely_new, request,
+      {std::move(events.on_plan), [this, tenant = picture.tenant, digest = picture.digest,
+                                   done = std::move(events.on_done)](
+                                      absl::StatusOr<EncodedImage> encoded) {
+         const absl::Status status =
+             encoded.ok() ? CheckWidth(encoded->ready.ref()) : encoded.status();
+         if (!status.ok()) {
+           done(status);
+           return;
+         }
+         ResolvedImage image;
+         image.ref = encoded->ready.ref();
+         image.cache = encoded->ready.cache();
+         image.stages = encoded->ready.stages();
+         image.rows = std::move(encoded->rows);
+         image.replica = std::move(encoded->replica);
+         image.replica_reason = std::move(encoded->replica_reason);
+         Learn(image.ref);
+         known_.Remember(tenant, digest, image.ref);
+         done(std::move(image));
+       }});
 }
 
 absl::Status ImageResolver::CheckWidth(const v1::ImageRef& ref) const {
@@ -95,18 +163,24 @@ uint32_t ImageResolver::ExpectedRows(const Picture& picture) {
 
 void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContext& request,
                                 Done unasked) {
+  bool likely_new = false;
   {
     base::MutexLock lock(mutex_);
     const auto [ahead, begins] = ahead_.try_emplace(Key(picture.tenant, picture.digest));
     if (unasked) ahead->second.unasked = std::move(unasked);
     if (!begins) return;
+    likely_new = !known_.Find(picture.tenant, picture.digest, fingerprint_).has_value();
   }
   known_.ForgetRefusal(picture.tenant, picture.digest);
   Picture name = picture;
   name.bytes = nullptr;  // the call keeps the bytes as long as it needs them
-  Encode(picture, request, [this, name = std::move(name)](absl::StatusOr<ResolvedImage> result) {
-    FinishAhead(name, std::move(result));
-  });
+  const std::shared_ptr<EncodeCall> call =
+      Encode(picture, likely_new, request,
+             {nullptr, [this, name = std::move(name)](absl::StatusOr<ResolvedImage> result) {
+                FinishAhead(name, std::move(result));
+              }});
+  call->Proceed();
+  call->Start();
 }
 
 void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result) {
@@ -134,11 +208,11 @@ void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedI
     if (known && known->ok()) result = WithoutVision(**known);
   }
   const bool refused = absl::IsInvalidArgument(result.status());
-  for (Waiter& waiter : ahead.waiters) {
-    if (result.ok() || refused || !waiter.picture.bytes) {
-      waiter.done(result);
+  for (const std::shared_ptr<Question>& waiter : ahead.waiters) {
+    if (result.ok() || refused || !waiter->picture().bytes) {
+      waiter->Answer(result);
     } else {
-      Encode(waiter.picture, waiter.request, std::move(waiter.done));
+      waiter->AskVision();
     }
   }
 }

@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,6 +24,14 @@ struct ResolvedImage {
   std::string replica, replica_reason;               // of vision, if it was asked
 };
 
+// What becomes of a picture. One call at a time, on any thread.
+struct ResolveEvents {
+  // As of EncodeEvents: not of a picture that is known, or that was uploaded. May be null.
+  std::function<void(const v1::ImageRef& planned)> on_plan;
+  // Exactly once, the last.
+  std::function<void(absl::StatusOr<ResolvedImage> image)> on_done;
+};
+
 // Pictures to refs: from memory, else from the vision service. Any thread.
 class ImageResolver {
  public:
@@ -37,23 +47,25 @@ class ImageResolver {
         width_(width),
         fingerprint_(std::move(fingerprint)) {}
 
-  using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
-  // A known ref at once; for a picture that is being uploaded, what becomes of that; else asks
-  // vision. `done` runs exactly once, perhaps before Resolve returns. The call (may be null) can be
-  // cancelled; waiting for an upload cannot, and ends with it. Where that fails other than by a
-  // refusal, and the picture's bytes are here, vision is asked after all, until its deadline.
-  std::shared_ptr<Call> Resolve(const Picture& picture, const rpc::RequestContext& request,
-                                Done done);
+  // A known ref, at once; for a picture that is being uploaded, what becomes of that; else asks
+  // vision. Waiting for an upload cannot be cancelled, and ends with it. Where that fails other than
+  // by a refusal, and the picture's bytes are here, vision is asked after all.
+  // Never null; the caller begins it, and says when the rows are wanted.
+  std::shared_ptr<EncodeCall> Resolve(const Picture& picture, const rpc::RequestContext& request,
+                                      ResolveEvents events);
 
   // Asks vision though the ref is known: its record is gone. FAILED_PRECONDITION (WIDTH_MISMATCH)
-  // where vision and decode serve different models.
-  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext& request,
-                               Done done);
+  // where vision and decode serve different models. Never null; the caller begins it.
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, const rpc::RequestContext& request,
+                                     ResolveEvents events) {
+    return Encode(picture, false, request, std::move(events));
+  }
 
   // Rows that a picture will have: as vision planned it where it is known, else as many as the
   // largest so far; 0 before anything is known. For estimates.
   uint32_t ExpectedRows(const Picture& picture);
 
+  using Done = std::function<void(absl::StatusOr<ResolvedImage>)>;
   // Encodes ahead of any question. Resolve of the same picture waits for it and gets no stages; a
   // refusal is remembered for the questions that come, in the place of what was known; where it
   // fails else, that stays. `unasked`, where given, learns what became of the picture if no
@@ -62,17 +74,19 @@ class ImageResolver {
                    Done unasked = nullptr);
 
  private:
+  class Question;
   using Key = std::pair<std::string, base::Sha256Digest>;
-  struct Waiter {
-    Picture picture;
-    rpc::RequestContext request;
-    Done done;
-  };
   struct Ahead {
-    std::vector<Waiter> waiters;
+    std::vector<std::shared_ptr<Question>> waiters;
     Done unasked;
   };
 
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool likely_new,
+                                     const rpc::RequestContext& request, ResolveEvents events);
+  // What is known of the picture, or nullopt: `question` waits for its upload, or (`anew`) vision is
+  // to be asked.
+  std::optional<absl::StatusOr<ResolvedImage>> Look(const std::shared_ptr<Question>& question,
+                                                    bool& anew);
   absl::Status CheckWidth(const v1::ImageRef& ref) const;
   void Learn(const v1::ImageRef& ref);
   void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);

@@ -14,6 +14,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "services/gateway/api/gateway_service.h"
+#include "tests/support/fake_clients.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/send_raw.h"
 
@@ -23,17 +24,31 @@ namespace tessera::gateway {
 // log-probability where the options ask for them, and first one without text.
 class EchoDecodeClient final : public DecodeClient {
  public:
-  struct NoCall : DecodeCall {
+  struct EchoCall final : testing::InstantCall<DecodeCall> {
+    using InstantCall::InstantCall;
     void RowsReady(const std::vector<uint32_t>&) override {}
     void Resume() override {}
-    void Cancel() override {}
   };
   ~EchoDecodeClient() override {
     for (std::thread& thread : threads_) thread.join();
   }
-  std::shared_ptr<DecodeCall> Generate(const v1::DecodeStart& start, const rpc::RequestContext&,
-                                       const Placement&,
+  std::shared_ptr<DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
+                                       const rpc::RequestContext&, const Placement&,
                                        std::shared_ptr<DecodeEvents> events) override {
+    return std::make_shared<EchoCall>([this, start, events] { Echo(*start, events); });
+  }
+  std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest&, const rpc::RequestContext&,
+                                const std::string&, PrefillDone done) override {
+    return std::make_shared<testing::InstantCall<Call>>([this, done] {
+      ++prefills;
+      done(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "no room"));
+    });
+  }
+
+  std::atomic<int> prefills{0};
+
+ private:
+  void Echo(const v1::DecodeStart& start, const std::shared_ptr<DecodeEvents>& events) {
     const std::string text = start.messages(0).parts(start.messages(0).parts_size() - 1).text();
     base::MutexLock lock(mutex_);
     const bool tells = start.options().has_top_logprobs();
@@ -44,18 +59,7 @@ class EchoDecodeClient final : public DecodeClient {
       end.set_finish_reason(v1::FINISH_REASON_STOP);
       events->OnDone(absl::OkStatus(), end);
     });
-    return std::make_shared<NoCall>();
   }
-  std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest&, const rpc::RequestContext&,
-                                const std::string&, PrefillDone done) override {
-    ++prefills;
-    done(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "no room"));
-    return std::make_shared<NoCall>();
-  }
-
-  std::atomic<int> prefills{0};
-
- private:
   static v1::TextPiece Piece(const std::string& text, int token) {
     v1::TextPiece piece;
     piece.set_text(text);
@@ -69,17 +73,18 @@ class EchoDecodeClient final : public DecodeClient {
 
 class InstantVisionClient final : public VisionClient {
  public:
-  std::shared_ptr<Call> Encode(const Picture& picture, const rpc::RequestContext&,
-                               EncodeDone done) override {
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool, const rpc::RequestContext&,
+                                     EncodeEvents events) override {
     ++asked;
-    if (!picture.bytes) {
-      done(base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"));
-      return nullptr;
-    }
-    EncodedImage image;
-    image.ready.mutable_ref()->set_vision_fingerprint("f");
-    done(std::move(image));
-    return nullptr;
+    return std::make_shared<testing::InstantEncode>([has_bytes = picture.bytes != nullptr, events] {
+      if (!has_bytes) {
+        events.on_done(base::Error(absl::StatusCode::kNotFound, "IMAGE_EXPIRED", "gone"));
+        return;
+      }
+      EncodedImage image;
+      image.ready.mutable_ref()->set_vision_fingerprint("f");
+      events.on_done(std::move(image));
+    });
   }
   std::atomic<int> asked{0};
 };

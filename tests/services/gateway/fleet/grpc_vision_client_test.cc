@@ -62,8 +62,9 @@ TEST(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKept
   const std::weak_ptr<const std::string> bytes = picture.bytes;
   std::promise<absl::StatusOr<EncodedImage>> done;
   auto call = client->Encode(
-      picture, {.request_id = {}, .trace = {}, .deadline = clock.Now() + absl::Minutes(5)},
-      [&done](absl::StatusOr<EncodedImage> image) { done.set_value(std::move(image)); });
+      picture, false, {.request_id = {}, .trace = {}, .deadline = clock.Now() + absl::Minutes(5)},
+      {nullptr, [&done](absl::StatusOr<EncodedImage> image) { done.set_value(std::move(image)); }});
+  call->Start();
   picture.bytes = nullptr;
   absl::StatusOr<EncodedImage> image = done.get_future().get();
   ASSERT_TRUE(image.ok()) << image.status();

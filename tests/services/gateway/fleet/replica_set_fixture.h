@@ -25,7 +25,15 @@ class ReplicaSetTest : public ::testing::Test {
   struct Watch final : Call {
     Replica::OnLoad on_load;
     Replica::OnEnd on_end;
-    void Cancel() override { End(absl::CancelledError("")); }
+    bool started = false, cancelled = false;
+    void Start() override {
+      CHECK(!std::exchange(started, true));
+      if (cancelled) Cancel();
+    }
+    void Cancel() override {
+      cancelled = true;
+      if (started) End(absl::CancelledError(""));
+    }
     void End(const absl::Status& status) {
       if (on_end) std::exchange(on_end, nullptr)(status);
     }
@@ -196,7 +204,10 @@ class ReplicaSetTest : public ::testing::Test {
   };
   std::shared_ptr<DecodeCall> Ask(const std::shared_ptr<Events>& events,
                                   const std::string& affinity = "a") {
-    return decode_->Generate({}, {}, {.affinity = affinity}, events);
+    std::shared_ptr<DecodeCall> call = decode_->Generate(std::make_shared<v1::DecodeStart>(), {},
+                                                         {.affinity = affinity}, events);
+    call->Start();
+    return call;
   }
   // Who has the answer that was asked last, and the other one.
   std::pair<std::string, std::string> Holder() {

@@ -6,7 +6,15 @@ namespace tessera::gateway {
 namespace {
 
 // Calls over a set whose replicas come and go.
-class RoutedClientsTest : public ReplicaSetTest {};
+class RoutedClientsTest : public ReplicaSetTest {
+ protected:
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, absl::StatusOr<EncodedImage>& got) {
+    const auto on_done = [&got](absl::StatusOr<EncodedImage> image) { got = std::move(image); };
+    std::shared_ptr<EncodeCall> call = vision_->Encode(picture, true, {}, {nullptr, on_done});
+    call->Start();
+    return call;
+  }
+};
 
 TEST_F(RoutedClientsTest, WhatIsLostBeforeItsFirstTokenIsTriedOnceElsewhere) {
   Start({"r0:1", "r1:1"});
@@ -107,7 +115,7 @@ TEST_F(RoutedClientsTest, APictureIsEncodedElsewhereWhenItsReplicaIsLost) {
   absl::StatusOr<EncodedImage> got = absl::UnknownError("");
   Picture picture;
   picture.digest = base::Sha256Of("p");
-  vision_->Encode(picture, {}, [&](absl::StatusOr<EncodedImage> image) { got = std::move(image); });
+  Encode(picture, got);
   const bool first = !peers_["r0:1"].vision->calls.empty();
   const std::string holder = first ? "r0:1" : "r1:1", other = first ? "r1:1" : "r0:1";
   peers_[holder].vision->calls.at(0)->Fail(absl::UnavailableError("reset"));
@@ -128,7 +136,7 @@ TEST_F(RoutedClientsTest, AReplicaThatIsNoneAnyMoreStaysForItsRows) {
   Start({"vision:1"});
   Tell("r0:1");
   absl::StatusOr<EncodedImage> got = absl::UnknownError("");
-  vision_->Encode({}, {}, [&](absl::StatusOr<EncodedImage> image) { got = std::move(image); });
+  Encode({}, got);
   const std::weak_ptr<Replica> replica = set_->Pick("")->replica;
   const auto call = peers_["r0:1"].vision->calls.at(0);
   call->Ready(v1::CACHE_TIER_COMPUTED);

@@ -11,18 +11,22 @@
 #include "common/base/mutex.h"
 #include "services/gateway/fleet/decode_client.h"
 #include "services/gateway/fleet/vision_client.h"
+#include "tests/support/fake_clients.h"
 
 namespace tessera::testing {
 
 // A decode service whose answers a test gives by hand, from any thread.
 class StubDecode final : public gateway::DecodeClient {
  public:
-  class Stream final : public gateway::DecodeCall {
+  class Stream final : public gateway::DecodeCall,
+                       public std::enable_shared_from_this<Stream> {
    public:
-    Stream(v1::DecodeStart start, std::shared_ptr<gateway::DecodeEvents> events)
-        : start_(std::move(start)), events_(std::move(events)) {}
+    Stream(StubDecode& decode, std::shared_ptr<const v1::DecodeStart> start,
+           std::shared_ptr<gateway::DecodeEvents> events)
+        : decode_(decode), start_(std::move(start)), events_(std::move(events)) {}
 
-    const v1::DecodeStart& start() const { return start_; }
+    const v1::DecodeStart& start() const { return *start_; }
+    void Start() override { decode_.Begin(shared_from_this()); }
     // False: the client does not keep up, until Resume, or the answer has ended.
     bool Piece(const std::string& text, int logprobs = 0) {
       v1::TextPiece piece;
@@ -71,7 +75,8 @@ class StubDecode final : public gateway::DecodeClient {
     }
 
    private:
-    const v1::DecodeStart start_;
+    StubDecode& decode_;
+    const std::shared_ptr<const v1::DecodeStart> start_;
     std::recursive_mutex turn_;  // one event at a time; an end may come from within one
     std::shared_ptr<gateway::DecodeEvents> events_;
     std::atomic<int> paused_{0};
@@ -81,22 +86,15 @@ class StubDecode final : public gateway::DecodeClient {
   };
 
   std::shared_ptr<gateway::DecodeCall> Generate(
-      const v1::DecodeStart& start, const rpc::RequestContext&, const gateway::Placement&,
-      std::shared_ptr<gateway::DecodeEvents> events) override {
-    auto stream = std::make_shared<Stream>(start, std::move(events));
-    {
-      base::MutexLock lock(mutex_);
-      streams_.push_back(stream);
-      changed_.SignalAll();
-    }
-    if (at_once) at_once(*stream);
-    return stream;
+      std::shared_ptr<const v1::DecodeStart> start, const rpc::RequestContext&,
+      const gateway::Placement&, std::shared_ptr<gateway::DecodeEvents> events) override {
+    return std::make_shared<Stream>(*this, std::move(start), std::move(events));
   }
   std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest&,
                                          const rpc::RequestContext&, const std::string&,
                                          PrefillDone done) override {
-    done(absl::UnavailableError("none"));
-    return nullptr;
+    return std::make_shared<InstantCall<gateway::Call>>(
+        [done] { done(absl::UnavailableError("none")); });
   }
 
   // The call of this number; waits for it.
@@ -114,10 +112,19 @@ class StubDecode final : public gateway::DecodeClient {
     streams_.clear();
   }
 
-  // Where set, before the first call: answers within Generate.
+  // Where set, before the first call: answers within Start.
   std::function<void(Stream&)> at_once;
 
  private:
+  void Begin(std::shared_ptr<Stream> stream) {
+    {
+      base::MutexLock lock(mutex_);
+      streams_.push_back(stream);
+      changed_.SignalAll();
+    }
+    if (at_once) at_once(*stream);
+  }
+
   base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
@@ -126,15 +133,15 @@ class StubDecode final : public gateway::DecodeClient {
 // A vision service that has all rows at once.
 class StubVision final : public gateway::VisionClient {
  public:
-  std::shared_ptr<gateway::Call> Encode(const gateway::Picture& picture, const rpc::RequestContext&,
-                                        EncodeDone done) override {
+  std::shared_ptr<gateway::EncodeCall> Encode(const gateway::Picture& picture, bool,
+                                              const rpc::RequestContext&,
+                                              gateway::EncodeEvents events) override {
     gateway::EncodedImage image;
     image.ready.mutable_ref()->set_key(
         std::string(reinterpret_cast<const char*>(picture.digest.data()), picture.digest.size()));
     image.ready.mutable_ref()->set_rows(16);
     image.ready.mutable_ref()->set_vision_fingerprint("f");
-    done(std::move(image));
-    return nullptr;
+    return std::make_shared<InstantEncode>([image, events] { events.on_done(image); });
   }
 };
 

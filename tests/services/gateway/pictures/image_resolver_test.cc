@@ -22,8 +22,17 @@ class ImageResolverTest : public ::testing::Test {
     return picture;
   }
   // Collects what became of a picture.
-  ImageResolver::Done Into(std::vector<absl::StatusOr<ResolvedImage>>& out) {
+  static ImageResolver::Done Into(std::vector<absl::StatusOr<ResolvedImage>>& out) {
     return [&out](absl::StatusOr<ResolvedImage> image) { out.push_back(std::move(image)); };
+  }
+  // Begins to resolve.
+  std::shared_ptr<EncodeCall> Resolve(const Picture& picture,
+                                      std::vector<absl::StatusOr<ResolvedImage>>& out) {
+    return Begin(resolver_.Resolve(picture, request_, {nullptr, Into(out)}));
+  }
+  static std::shared_ptr<EncodeCall> Begin(std::shared_ptr<EncodeCall> call) {
+    call->Start();
+    return call;
   }
 
   testing::FakeVisionClient vision_;
@@ -34,9 +43,9 @@ class ImageResolverTest : public ::testing::Test {
 };
 
 TEST_F(ImageResolverTest, AKnownPictureIsNotAskedAboutAgain) {
-  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  Resolve(WithBytes("a"), results_);
   vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
-  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  Resolve(WithBytes("a"), results_);
   ASSERT_EQ(results_.size(), 2u);
   EXPECT_EQ(vision_.calls.size(), 1u);
   EXPECT_EQ(results_[0]->cache, v1::CACHE_TIER_COMPUTED);
@@ -47,36 +56,36 @@ TEST_F(ImageResolverTest, AKnownPictureIsNotAskedAboutAgain) {
 TEST_F(ImageResolverTest, RowsThatDecodeCannotReadAreNoRows) {
   ImageResolver resolver(vision_, known_, "", 0, /*width=*/8);  // of the fake: 0
   for (size_t i = 0; i < 2; ++i) {
-    resolver.Resolve(WithBytes("a"), request_, Into(results_));
+    Begin(resolver.Resolve(WithBytes("a"), request_, {nullptr, Into(results_)}));
     vision_.calls.at(i)->Ready(v1::CACHE_TIER_COMPUTED);
     EXPECT_EQ(base::ReasonOf(results_.at(i).status()), "WIDTH_MISMATCH");
   }
 }
 
 TEST_F(ImageResolverTest, AnErrorIsNotRememberedForBytes) {
-  resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
+  Resolve(WithBytes("cut"), results_);
   vision_.calls.at(0)->Fail(absl::InvalidArgumentError("cut"));
-  resolver_.Resolve(WithBytes("cut"), request_, Into(results_));
+  Resolve(WithBytes("cut"), results_);
   EXPECT_EQ(vision_.calls.size(), 2u);
   EXPECT_FALSE(results_.at(0).ok());
 }
 
 TEST_F(ImageResolverTest, AQuestionWaitsForTheUploadOfItsPicture) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
-  resolver_.Resolve(Handle("a"), request_, Into(results_));
-  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  Resolve(Handle("a"), results_);
+  Resolve(WithBytes("a"), results_);
   EXPECT_EQ(vision_.calls.size(), 1u);
   EXPECT_TRUE(results_.empty());
   vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(results_.size(), 2u);
-  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  Resolve(Handle("a"), results_);
   EXPECT_EQ(results_.size(), 3u);
   EXPECT_TRUE(results_[2].ok());
 }
 
 TEST_F(ImageResolverTest, WhatAnUploadTookIsNotTheTimeOfTheQuestionsThatWaitedForIt) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
-  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  Resolve(Handle("a"), results_);
   vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED, v1::QUALITY_VERDICT_PASS, 2.5);
   ASSERT_TRUE(results_.at(0).ok());
   EXPECT_EQ(results_[0]->stages.encode_seconds(), 0);
@@ -92,7 +101,7 @@ TEST_F(ImageResolverTest, AnUploadThatNoQuestionWaitedForIsTold) {
   EXPECT_TRUE(results_[0].ok());
   std::vector<absl::StatusOr<ResolvedImage>> unasked;
   resolver_.EncodeAhead(WithBytes("b"), request_, Into(unasked));
-  resolver_.Resolve(Handle("b"), request_, Into(results_));
+  Resolve(Handle("b"), results_);
   vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(results_.size(), 2u);
   EXPECT_TRUE(unasked.empty());
@@ -101,25 +110,25 @@ TEST_F(ImageResolverTest, AnUploadThatNoQuestionWaitedForIsTold) {
 TEST_F(ImageResolverTest, ARefusedUploadIsToldToTheQuestionsThatCome) {
   resolver_.EncodeAhead(WithBytes("gif"), request_);
   vision_.calls.at(0)->Fail(base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_FORMAT", "gif"));
-  resolver_.Resolve(Handle("gif"), request_, Into(results_));
+  Resolve(Handle("gif"), results_);
   EXPECT_EQ(vision_.calls.size(), 1u);
   EXPECT_EQ(base::ReasonOf(results_.at(0).status()), "IMAGE_FORMAT");
   // A new upload of the same bytes is judged anew.
   resolver_.EncodeAhead(WithBytes("gif"), request_);
   EXPECT_EQ(vision_.calls.size(), 2u);
   vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
-  resolver_.Resolve(Handle("gif"), request_, Into(results_));
+  Resolve(Handle("gif"), results_);
   EXPECT_EQ(vision_.calls.size(), 3u);  // the first verdict is none any more
 }
 
 TEST_F(ImageResolverTest, AnUploadThatFailsTakesNothingAwayOfWhatWasKnown) {
-  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
+  Resolve(WithBytes("a"), results_);
   vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
   resolver_.EncodeAhead(WithBytes("a"), request_);
-  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  Resolve(Handle("a"), results_);
   EXPECT_EQ(results_.size(), 1u) << "it waits for the upload";
   vision_.calls.at(1)->Fail(absl::UnavailableError("down"));
-  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  Resolve(Handle("a"), results_);
   EXPECT_EQ(vision_.calls.size(), 2u);
   ASSERT_EQ(results_.size(), 3u);
   for (size_t i = 1; i < 3; ++i) {
@@ -133,8 +142,8 @@ TEST_F(ImageResolverTest, AnUploadThatFailsTakesNothingAwayOfWhatWasKnown) {
 TEST_F(ImageResolverTest, AQuestionThatHasTheBytesDoesNotFailWithAnUpload) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
   std::vector<absl::StatusOr<ResolvedImage>> handles;
-  resolver_.Resolve(WithBytes("a"), request_, Into(results_));
-  resolver_.Resolve(Handle("a"), request_, Into(handles));
+  Resolve(WithBytes("a"), results_);
+  Resolve(Handle("a"), handles);
   vision_.calls.at(0)->Fail(absl::ResourceExhaustedError("full"));
   ASSERT_EQ(handles.size(), 1u);
   EXPECT_EQ(handles[0].status().code(), absl::StatusCode::kResourceExhausted);
@@ -148,7 +157,7 @@ TEST_F(ImageResolverTest, AQuestionThatHasTheBytesDoesNotFailWithAnUpload) {
 TEST_F(ImageResolverTest, APassingFailureOfAnUploadIsNotRemembered) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
   vision_.calls.at(0)->Fail(absl::UnavailableError("down"));
-  resolver_.Resolve(Handle("a"), request_, Into(results_));
+  Resolve(Handle("a"), results_);
   EXPECT_EQ(vision_.calls.size(), 2u);
 }
 
