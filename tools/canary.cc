@@ -73,16 +73,8 @@ class Prompts {
   absl::StatusOr<std::vector<int32_t>> Ids(const char* question, int64_t rows) const {
     const decode::Message message = {"user",
                                      {{decode::Part::kImage, ""}, {decode::Part::kText, question}}};
-    ASSIGN_OR_RETURN(const decode::PromptPlan plan, builder_->Build({message}, {{rows}}));
-    std::vector<int32_t> ids;
-    for (const decode::Segment& segment : plan.segments) {
-      if (segment.is_image) {
-        ids.insert(ids.end(), segment.rows, -1);
-      } else {
-        ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
-      }
-    }
-    return ids;
+    ASSIGN_OR_RETURN(decode::PromptPlan plan, builder_->Build({message}, {{rows}}));
+    return std::move(plan.ids);
   }
 
   std::string Text(const std::vector<int32_t>& ids) const {

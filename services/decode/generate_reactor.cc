@@ -78,7 +78,9 @@ void GenerateReactor::OnStart(v1::DecodeStart start) {
     repeated = std::exchange(started_, true);
   }
   if (repeated) return Abort(base::BadField("start", "START_REPEATED", "a call has one start"));
-  auto task = [self = shared_from_this(), start = std::move(start)] { self->Prepare(start); };
+  auto task = [self = shared_from_this(), start = std::move(start)]() mutable {
+    self->Prepare(std::move(start));
+  };
   if (!deps_.prompt_threads.TryPush(std::move(task))) {
     Abort(base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                                       "too many prompts wait to be read; ask again later"),
@@ -118,24 +120,24 @@ void GenerateReactor::OnCancel() { Abort(ClientGone()); }
 
 // ------------------------------------------------------------------ prompt
 
-void GenerateReactor::Prepare(const v1::DecodeStart& start) {
+void GenerateReactor::Prepare(v1::DecodeStart start) {
   {
     base::MutexLock lock(mutex_);
     if (!abort_.ok()) return;  // concluded already
   }
-  if (absl::Status status = Submit(start); !status.ok()) Conclude(std::move(status));
+  if (absl::Status status = Submit(std::move(start)); !status.ok()) Conclude(std::move(status));
 }
 
-absl::Status GenerateReactor::Submit(const v1::DecodeStart& start) {
-  ASSIGN_OR_RETURN(AskedFor asked, ParseStart(start, deps_.row_width));
-  ASSIGN_OR_RETURN(const PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
-  Request request = ToRequest(asked, plan);
+absl::Status GenerateReactor::Submit(v1::DecodeStart start) {
+  ASSIGN_OR_RETURN(AskedFor asked, ParseStart(std::move(start), deps_.row_width));
+  ASSIGN_OR_RETURN(PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
+  stream_ = std::make_unique<TextStream>(deps_.tokenizer, std::move(asked.stops));
+  top_logprobs_ = asked.top_logprobs;
+  Request request = ToRequest(std::move(asked), std::move(plan));
   request.name = ToName(context_);
   request.arrival = arrival_;
   request.deadline = context_.deadline;
   request.sink = shared_from_this();
-  stream_ = std::make_unique<TextStream>(deps_.tokenizer, std::move(asked.stops));
-  top_logprobs_ = asked.top_logprobs;
   ASSIGN_OR_RETURN(const AcceptedRequest accepted, deps_.engine.Submit(std::move(request)));
   // The client may have gone before there was anything to cancel.
   absl::Status abort;

@@ -57,8 +57,8 @@ class GenerateReactor final : public grpc::ServerBidiReactor<v1::DecodeServiceGe
   void OnRowsReady(const v1::RowsReady& rows);
   void OnReadsClosed();
   // On a prompt thread: from messages into the engine.
-  void Prepare(const v1::DecodeStart& start);
-  absl::Status Submit(const v1::DecodeStart& start);
+  void Prepare(v1::DecodeStart start);
+  absl::Status Submit(v1::DecodeStart start);
 
   void Conclude(absl::Status status);
   void Abort(absl::Status status);

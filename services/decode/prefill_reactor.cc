@@ -59,20 +59,14 @@ absl::StatusOr<Request> PrefillReactor::MakeRequest() const {
   if (request_.images().empty()) {
     return base::BadField("images", "IMAGE_COUNT", "no picture to read ahead of a question");
   }
-  Request request;
-  for (const char* question : {kOneQuestion, kOtherQuestion}) {
-    ASSIGN_OR_RETURN(const AskedFor asked,
-                     ParseStart(StartOf(request_, question), deps_.row_width));
-    ASSIGN_OR_RETURN(const PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
-    Request other = ToRequest(asked, plan);
-    if (request.ids.empty()) {
-      request = std::move(other);
-      continue;
-    }
-    const auto [end, unused] =
-        std::mismatch(request.ids.begin(), request.ids.end(), other.ids.begin(), other.ids.end());
-    request.ids.erase(end, request.ids.end());
-  }
+  ASSIGN_OR_RETURN(AskedFor asked, ParseStart(StartOf(request_, kOneQuestion), deps_.row_width));
+  ASSIGN_OR_RETURN(PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
+  asked.messages.back().parts.back().text = kOtherQuestion;
+  ASSIGN_OR_RETURN(const PromptPlan other, deps_.prompts.Build(asked.messages, asked.images));
+  Request request = ToRequest(std::move(asked), std::move(plan));
+  const auto [end, unused] =
+      std::mismatch(request.ids.begin(), request.ids.end(), other.ids.begin(), other.ids.end());
+  request.ids.erase(end, request.ids.end());
   std::erase_if(request.pictures, [end = request.ids.size()](const PromptPicture& picture) {
     return static_cast<size_t>(picture.first_token) >= end;
   });

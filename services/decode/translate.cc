@@ -19,15 +19,16 @@ namespace {
 constexpr int64_t kDefaultMaxTokens = 256;
 constexpr uint32_t kMostTopLogprobs = 5;
 
-absl::Status ParseMessage(const v1::DecodeMessage& message, const std::string& field,
-                          uint32_t& images, Message& out) {
-  out.role = message.role();
+absl::Status ParseMessage(v1::DecodeMessage& message, const std::string& field, uint32_t& images,
+                          Message& out) {
+  out.role = std::move(*message.mutable_role());
+  out.parts.reserve(static_cast<size_t>(message.parts_size()));
   for (int i = 0; i < message.parts_size(); ++i) {
-    const v1::DecodePart& part = message.parts(i);
+    v1::DecodePart& part = *message.mutable_parts(i);
     const std::string name = absl::StrCat(field, ".parts[", i, "]");
     switch (part.kind_case()) {
       case v1::DecodePart::kText:
-        out.parts.push_back({Part::kText, part.text()});
+        out.parts.push_back({Part::kText, std::move(*part.mutable_text())});
         break;
       case v1::DecodePart::kImage:
         if (part.image() != images) {
@@ -46,14 +47,14 @@ absl::Status ParseMessage(const v1::DecodeMessage& message, const std::string& f
   return absl::OkStatus();
 }
 
-absl::Status ParseMessages(const v1::DecodeStart& start, AskedFor& asked) {
+absl::Status ParseMessages(v1::DecodeStart& start, AskedFor& asked) {
   if (start.messages().empty()) {
     return base::BadField("messages", "MESSAGES_EMPTY", "at least one message is needed");
   }
   uint32_t images = 0;
   for (int i = 0; i < start.messages_size(); ++i) {
-    RETURN_IF_ERROR(ParseMessage(start.messages(i), absl::StrCat("messages[", i, "]"), images,
-                                 asked.messages.emplace_back()));
+    RETURN_IF_ERROR(ParseMessage(*start.mutable_messages(i), absl::StrCat("messages[", i, "]"),
+                                 images, asked.messages.emplace_back()));
   }
   if (static_cast<int>(images) == start.images_size()) return absl::OkStatus();
   return base::BadField("images", "IMAGE_COUNT",
@@ -61,7 +62,7 @@ absl::Status ParseMessages(const v1::DecodeStart& start, AskedFor& asked) {
                                      start.images_size(), " references came with them"));
 }
 
-absl::Status ParseImages(const v1::DecodeStart& start, int64_t row_width, AskedFor& asked) {
+absl::Status ParseImages(v1::DecodeStart& start, int64_t row_width, AskedFor& asked) {
   for (int i = 0; i < start.images_size(); ++i) {
     const v1::ImageRef& ref = start.images(i);
     const std::string field = absl::StrCat("images[", i, "]");
@@ -78,9 +79,9 @@ absl::Status ParseImages(const v1::DecodeStart& start, int64_t row_width, AskedF
       return base::BadField(absl::StrCat(field, ".rows"), "ROWS_MISMATCH",
                             absl::StrCat(field, " has ", ref.rows(), " rows"));
     }
-    asked.keys.push_back(*key);
-    asked.origins.push_back(ref.origin());
     asked.images.push_back({int64_t{ref.rows()}});
+    asked.pictures.push_back({*key, 0, static_cast<int32_t>(ref.rows()),
+                              std::move(*start.mutable_images(i)->mutable_origin())});
   }
   return absl::OkStatus();
 }
@@ -167,33 +168,25 @@ v1::CacheTier ToTier(RowTier tier) {
 
 }  // namespace
 
-absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_width) {
+absl::StatusOr<AskedFor> ParseStart(v1::DecodeStart start, int64_t row_width) {
   AskedFor asked;
-  asked.tenant = start.tenant();
+  asked.tenant = std::move(*start.mutable_tenant());
   RETURN_IF_ERROR(ParseMessages(start, asked));
   RETURN_IF_ERROR(ParseImages(start, row_width, asked));
   RETURN_IF_ERROR(ParseOptions(start.options(), asked));
   return asked;
 }
 
-Request ToRequest(const AskedFor& asked, const PromptPlan& plan) {
+Request ToRequest(AskedFor asked, PromptPlan plan) {
+  CHECK_EQ(asked.pictures.size(), plan.images.size());
   Request request;
-  request.ids.reserve(plan.ids.size());
-  for (const Segment& segment : plan.segments) {
-    if (!segment.is_image) {
-      request.ids.insert(request.ids.end(), segment.ids.begin(), segment.ids.end());
-      continue;
-    }
-    CHECK_EQ(static_cast<size_t>(segment.image), request.pictures.size());
-    PromptPicture& picture = request.pictures.emplace_back();
-    picture.key = asked.keys[segment.image];
-    picture.origin = asked.origins[segment.image];
-    picture.first_token = static_cast<int32_t>(request.ids.size());
-    picture.rows = static_cast<int32_t>(segment.rows);
-    request.ids.insert(request.ids.end(), segment.rows, -1);
+  request.ids = std::move(plan.ids);
+  request.pictures = std::move(asked.pictures);
+  for (size_t i = 0; i < plan.images.size(); ++i) {
+    request.pictures[i].first_token = plan.images[i].first_token;
   }
-  request.tenant = asked.tenant;
-  request.sampling = asked.sampling;
+  request.tenant = std::move(asked.tenant);
+  request.sampling = std::move(asked.sampling);
   request.max_tokens = asked.max_tokens;
   return request;
 }

@@ -20,21 +20,21 @@ namespace tessera::decode {
 struct AskedFor {
   std::string tenant;
   std::vector<Message> messages;
-  std::vector<PromptImage> images;        // in the order of the parts
-  std::vector<store::EmbeddingKey> keys;  // of the images
-  std::vector<std::string> origins;       // likewise
-  SamplingOptions sampling;               // the seed is drawn where none was given
+  std::vector<PromptImage> images;      // in the order of the parts
+  std::vector<PromptPicture> pictures;  // the images by name; their places are not known yet
+  SamplingOptions sampling;             // the seed is drawn where none was given
   int64_t max_tokens = 256;
   std::vector<std::string> stops;
   int top_logprobs = -1;  // likeliest tokens to tell beside each chosen one; -1: tell nothing
 };
 
-// INVALID_ARGUMENT names the field. `row_width`: columns of a picture's row.
-absl::StatusOr<AskedFor> ParseStart(const v1::DecodeStart& start, int64_t row_width);
+// Takes the texts out of `start`. INVALID_ARGUMENT names the field. `row_width`: columns of a
+// picture's row.
+absl::StatusOr<AskedFor> ParseStart(v1::DecodeStart start, int64_t row_width);
 
 // What the engine gets; sink, name and times are the caller's. REQUIRES: `plan` was built from
 // `asked`.
-Request ToRequest(const AskedFor& asked, const PromptPlan& plan);
+Request ToRequest(AskedFor asked, PromptPlan plan);
 // Of what is asked of others for `request`.
 RequestName ToName(const rpc::RequestContext& request);
 

@@ -116,7 +116,7 @@ absl::StatusOr<PromptPlan> PromptBuilder::Build(absl::Span<const Message> messag
   RETURN_IF_ERROR(CheckPlaceholders(ids, images.size()));
   ids = WithBegin(std::move(ids));
   RETURN_IF_ERROR(CheckLength(ids.size(), images));
-  return Plan(ids, images);
+  return Plan(std::move(ids), images);
 }
 
 absl::Status PromptBuilder::CheckImages(absl::Span<const Message> messages,
@@ -195,22 +195,25 @@ std::vector<int32_t> PromptBuilder::WithBegin(std::vector<int32_t> ids) const {
   return written ? ids : tokenizer_->AddSpecial(std::move(ids));
 }
 
-PromptPlan PromptBuilder::Plan(absl::Span<const int32_t> ids,
+PromptPlan PromptBuilder::Plan(std::vector<int32_t> ids,
                                absl::Span<const PromptImage> images) const {
   PromptPlan plan;
-  int next = 0;
+  plan.text_tokens = static_cast<int64_t>(ids.size() - images.size());
+  for (const PromptImage& image : images) plan.image_tokens += image.rows;
+  if (images.empty()) {
+    plan.ids = std::move(ids);
+    return plan;
+  }
+  plan.ids.reserve(static_cast<size_t>(plan.text_tokens + plan.image_tokens));
+  plan.images.reserve(images.size());
   for (const int32_t id : ids) {
-    if (options_.image_token_id && id == *options_.image_token_id) {
-      const int64_t rows = images[static_cast<size_t>(next)].rows;
-      plan.segments.push_back({true, next++, {}, rows});
-      plan.ids.insert(plan.ids.end(), static_cast<size_t>(rows), id);
-      plan.image_tokens += rows;
+    if (id != options_.image_token_id) {
+      plan.ids.push_back(id);
       continue;
     }
-    if (plan.segments.empty() || plan.segments.back().is_image) plan.segments.emplace_back();
-    plan.segments.back().ids.push_back(id);
-    plan.ids.push_back(id);
-    ++plan.text_tokens;
+    const int64_t rows = images[plan.images.size()].rows;
+    plan.images.push_back({static_cast<int32_t>(plan.ids.size()), static_cast<int32_t>(rows)});
+    plan.ids.insert(plan.ids.end(), static_cast<size_t>(rows), -1);
   }
   return plan;
 }

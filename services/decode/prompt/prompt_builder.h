@@ -58,7 +58,7 @@ class PromptBuilder {
   absl::Status CheckLength(size_t tokens, absl::Span<const PromptImage> images) const;
   // The post-processor's begin token, unless the template wrote it.
   std::vector<int32_t> WithBegin(std::vector<int32_t> ids) const;
-  PromptPlan Plan(absl::Span<const int32_t> ids, absl::Span<const PromptImage> images) const;
+  PromptPlan Plan(std::vector<int32_t> ids, absl::Span<const PromptImage> images) const;
 
   const text::Tokenizer* tokenizer_;
   const ChatTemplate* template_;

@@ -9,17 +9,16 @@ struct PromptImage {
   int64_t rows = 0;  // visual tokens, at least 1
 };
 
-// A stretch of the prompt: token ids, or the rows of one picture.
-struct Segment {
-  bool is_image = false;
-  int image = -1;            // which one, in message order; of a picture
-  std::vector<int32_t> ids;  // of text
-  int64_t rows = 0;          // of a picture: all its rows, in order
+// Where the rows of a picture stand in a prompt.
+struct ImagePlace {
+  int32_t first_token = 0;
+  int32_t rows = 0;
 };
 
+// A prompt, as the engine takes it.
 struct PromptPlan {
-  std::vector<Segment> segments;  // never two of text side by side, none empty
-  std::vector<int32_t> ids;       // all of it, the image token repeated for each row
+  std::vector<int32_t> ids;        // of all of it; -1 where a row of a picture stands
+  std::vector<ImagePlace> images;  // in message order, and so ascending; they cover exactly the -1
   int64_t text_tokens = 0;
   int64_t image_tokens = 0;  // text_tokens + image_tokens == ids.size()
 };

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "services/decode/template/filters.h"
+#include "services/decode/template/args.h"
 #include "services/decode/template/value.h"
 
 // Attributes, keys, slices and methods of values (not of loops: those belong to the interpreter).

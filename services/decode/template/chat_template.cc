@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/text/utf8.h"
 #include "services/decode/template/interpreter.h"
-#include "services/decode/template/messages.h"
+#include "services/decode/template/message_value.h"
 #include "services/decode/template/parser.h"
 #include "services/decode/template/role_probe.h"
 

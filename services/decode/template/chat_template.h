@@ -10,19 +10,9 @@
 #include "absl/types/span.h"
 #include "common/text/marked_text.h"
 #include "services/decode/template/limits.h"
+#include "services/decode/template/message.h"
 
 namespace tessera::decode {
-
-struct Part {
-  enum Kind { kText, kImage };
-  Kind kind = kText;
-  std::string text;  // UTF-8; empty for an image
-};
-
-struct Message {
-  std::string role;  // system, user or assistant
-  std::vector<Part> parts;
-};
 
 // A prompt and the bytes of it that users wrote: sorted, apart, not empty. All others are the
 // template's; only those may become control or image tokens.

@@ -2,6 +2,7 @@
 #include "common/base/status_macros.h"
 #include "services/decode/template/access.h"
 #include "services/decode/template/failure.h"
+#include "services/decode/template/filters.h"
 #include "services/decode/template/interpreter.h"
 #include "services/decode/template/operators.h"
 #include "services/decode/template/print.h"

@@ -4,7 +4,8 @@
 #include "common/base/status_macros.h"
 #include "services/decode/template/access.h"
 #include "services/decode/template/failure.h"
-#include "services/decode/template/filters_impl.h"
+#include "services/decode/template/filter_tables.h"
+#include "services/decode/template/filters.h"
 #include "services/decode/template/strings.h"
 #include "services/decode/template/unicode.h"
 

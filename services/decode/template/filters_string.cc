@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "services/decode/template/failure.h"
-#include "services/decode/template/filters_impl.h"
+#include "services/decode/template/filter_tables.h"
 #include "services/decode/template/operators.h"
 #include "services/decode/template/print.h"
 #include "services/decode/template/strings.h"

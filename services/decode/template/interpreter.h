@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/decode/template/args.h"
 #include "services/decode/template/ast.h"
-#include "services/decode/template/filters.h"
 #include "services/decode/template/scope.h"
 
 namespace tessera::decode::jinja {

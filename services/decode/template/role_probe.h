@@ -5,7 +5,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "services/decode/template/messages.h"
+#include "services/decode/template/message_value.h"
 #include "services/decode/template/text.h"
 
 namespace tessera::decode {

@@ -2,7 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "services/decode/template/filters.h"
+#include "services/decode/template/args.h"
 
 namespace tessera::decode::jinja {
 

@@ -1,6 +1,5 @@
 #include "tests/services/decode/model/shelf_questions.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -66,7 +65,6 @@ class Prompts {
     const decode::PromptPlan plan = builder_.Build({message}, {{rows}}).value();
     Script script;
     script.Append(plan.ids);
-    std::replace(script.ids.begin(), script.ids.end(), config_.image_token_id, -1);
     script.prompt = script.size();
     // The template puts a space before an answer; `reference` is without.
     script.Append(tokenizer_->Encode(absl::StrCat(" ", answer), {}).value());

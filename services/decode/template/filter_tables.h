@@ -1,8 +1,11 @@
 #pragma once
 
-#include "services/decode/template/filters.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/decode/template/args.h"
+#include "services/decode/template/value.h"
 
-// What the files of the filters share.
+// The filters by name, one table for each kind of subject.
 namespace tessera::decode::jinja {
 
 using FilterBody = absl::StatusOr<Value> (*)(const Context& context, absl::string_view name,
@@ -26,10 +29,5 @@ FilterBody FindIn(const NamedFilter (&table)[N], absl::string_view name) {
   }
   return nullptr;
 }
-
-// `value` as an integer argument of `what`, or `fallback` where it is not given.
-absl::StatusOr<int64_t> IntegerArgument(const Value* value, int64_t fallback,
-                                        absl::string_view what);
-inline bool Flag(const Value* value) { return value != nullptr && value->Truth(); }
 
 }  // namespace tessera::decode::jinja

@@ -1,4 +1,4 @@
-#include "services/decode/template/messages.h"
+#include "services/decode/template/message_value.h"
 
 #include <algorithm>
 

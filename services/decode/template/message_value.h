@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "services/decode/template/chat_template.h"
+#include "services/decode/template/message.h"
 #include "services/decode/template/value.h"
 
 namespace tessera::decode {
