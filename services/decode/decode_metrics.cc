@@ -54,10 +54,10 @@ void DecodeMetrics::Update(const EngineStats& now) {
                  ? static_cast<double>(now.blocks_used) / static_cast<double>(now.blocks_total)
                  : 0);
   for (const Total& total : totals_) {
-    total.counter.Increment(static_cast<double>(now.*total.count - last_.*total.count));
+    total.counter.Increment(static_cast<double>(now.*total.count - last_stats_.*total.count));
   }
-  prompt_cached_.Increment(static_cast<double>(now.prefix_hits - last_.prefix_hits));
-  last_ = now;
+  prompt_cached_.Increment(static_cast<double>(now.prefix_hits - last_stats_.prefix_hits));
+  last_stats_ = now;
 }
 
 void DecodeMetrics::SetCache(const CacheShape& shape) {

@@ -34,7 +34,7 @@ class DecodeMetrics {
   void Update(const EngineStats& now);
   void OnStep(const StepReport& step) const;
   void OnAnswer(const absl::Status& status, const Outcome& outcome) const;
-  // Calls the two above; must not outlive this.
+  // Calls OnStep and OnAnswer; must not outlive this.
   EngineObserver Observer();
 
  private:
@@ -54,7 +54,7 @@ class DecodeMetrics {
   const Phase prefill_step_, decode_step_, mixed_step_;
   const metrics::Histogram queue_, prefill_, decode_;
   std::vector<Total> totals_;
-  EngineStats last_;
+  EngineStats last_stats_;
 };
 
 }  // namespace tessera::decode

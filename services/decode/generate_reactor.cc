@@ -94,10 +94,12 @@ void GenerateReactor::OnRowsReady(const v1::RowsReady& rows) {
   SequenceId id = 0;
   {
     base::MutexLock lock(mutex_);
-    if (awaited_.empty()) return;  // nobody waits for rows
+    if (awaited_pictures_.empty()) return;  // nobody waits for rows
     id = *id_;
     for (const int32_t picture : pictures) {
-      awaited_.erase(std::remove(awaited_.begin(), awaited_.end(), picture), awaited_.end());
+      awaited_pictures_.erase(
+          std::remove(awaited_pictures_.begin(), awaited_pictures_.end(), picture),
+          awaited_pictures_.end());
     }
   }
   deps_.engine.RowsReady(id, std::move(pictures));
@@ -110,7 +112,7 @@ void GenerateReactor::OnReadsClosed() {
     base::MutexLock lock(mutex_);
     reads_closed_ = true;
     started = started_;
-    if (started && awaited_.empty()) return;
+    if (started && awaited_pictures_.empty()) return;
   }
   Abort(started ? NoMoreRows()
                 : base::BadField("start", "REQUEST_EMPTY", "the call ended without a start"));
@@ -163,8 +165,8 @@ void GenerateReactor::OnNeedRows(absl::Span<const int32_t> pictures) {
   SequenceId id = 0;
   {
     base::MutexLock lock(mutex_);
-    awaited_.assign(pictures.begin(), pictures.end());
-    need_rows_ = awaited_;
+    awaited_pictures_.assign(pictures.begin(), pictures.end());
+    missing_pictures_ = awaited_pictures_;
     closed = reads_closed_;
     id = *id_;
     ScheduleDelivery();
@@ -305,9 +307,10 @@ bool GenerateReactor::TakeResponse() {
     text_.clear();
     for (v1::TokenLogprob& token : logprobs_) *piece.add_logprobs() = std::move(token);
     logprobs_.clear();
-  } else if (!need_rows_.empty()) {  // behind the text that came before
-    for (const int32_t picture : need_rows_) response_.mutable_need_rows()->add_images(picture);
-    need_rows_.clear();
+  } else if (!missing_pictures_.empty()) {  // behind the text that came before
+    for (const int32_t picture : missing_pictures_)
+      response_.mutable_need_rows()->add_images(picture);
+    missing_pictures_.clear();
   } else if (end_.has_value()) {
     *response_.mutable_end() = *std::move(end_);
     end_.reset();

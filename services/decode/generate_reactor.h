@@ -80,7 +80,8 @@ class GenerateReactor final : public grpc::ServerBidiReactor<v1::DecodeServiceGe
   base::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool reads_closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<int32_t> awaited_ ABSL_GUARDED_BY(mutex_);  // pictures of NeedRows, not answered
+  std::vector<int32_t> awaited_pictures_
+      ABSL_GUARDED_BY(mutex_);  // pictures of NeedRows, not answered
   std::optional<SequenceId> id_ ABSL_GUARDED_BY(mutex_);
   absl::Status abort_ ABSL_GUARDED_BY(mutex_);  // not OK: the client or the stream failed
   bool scheduled_ ABSL_GUARDED_BY(mutex_) = false;
@@ -95,7 +96,7 @@ class GenerateReactor final : public grpc::ServerBidiReactor<v1::DecodeServiceGe
   std::optional<AcceptedRequest> accepted_ ABSL_GUARDED_BY(mutex_);
   std::string text_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::TokenLogprob> logprobs_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int32_t> need_rows_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int32_t> missing_pictures_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::DecodeEnd> end_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mutex_);
 };

@@ -46,7 +46,7 @@ void OriginClient::TellUnknown(const std::string& origin) {
   const std::string name = origin.substr(0, kMostBytes);
   {
     base::MutexLock lock(mutex_);
-    if (told_.size() >= kMostOrigins || !told_.insert(name).second) return;
+    if (unknown_origins_.size() >= kMostOrigins || !unknown_origins_.insert(name).second) return;
   }
   base::Log(base::LogLevel::kWarning,
             absl::StrCat("rows are at ", name,
@@ -57,7 +57,7 @@ void OriginClient::TellUnknown(const std::string& origin) {
 std::shared_ptr<v1::VisionService::Stub> OriginClient::ForgetOldest() {
   const auto oldest = std::min_element(
       origins_.begin(), origins_.end(),
-      [](const auto& a, const auto& b) { return a.second.asked < b.second.asked; });
+      [](const auto& a, const auto& b) { return a.second.last_ask < b.second.last_ask; });
   if (oldest == origins_.end()) return nullptr;
   std::shared_ptr<v1::VisionService::Stub> stub = std::move(oldest->second.stub);
   origins_.erase(oldest);
@@ -71,12 +71,12 @@ absl::StatusOr<std::shared_ptr<v1::VisionService::Stub>> OriginClient::Approach(
   base::MutexLock lock(mutex_);
   if (!origins_.contains(name) && origins_.size() >= options_.max_origins) gone = ForgetOldest();
   Origin& origin = origins_[name];
-  origin.asked = now;
-  if (origin.silent && now < origin.next_try) {
+  origin.last_ask = now;
+  if (origin.silent && now < origin.next_attempt) {
     return base::Error(absl::StatusCode::kUnavailable, "ORIGIN_SILENT",
                        absl::StrCat(name, " did not answer a moment ago"));
   }
-  origin.next_try = now + options_.timeout;  // others wait for what becomes of this one
+  origin.next_attempt = now + options_.timeout;  // others wait for what becomes of this one
   if (origin.stub == nullptr) origin.stub = v1::VisionService::NewStub(connect_(name));
   return origin.stub;
 }
@@ -96,7 +96,7 @@ void OriginClient::Judge(const std::string& name, const absl::Status& status,
     Origin& origin = found->second;
     fell_silent = late && !origin.silent;
     origin.silent = late;
-    origin.next_try = clock_.Now() + options_.rest;
+    origin.next_attempt = clock_.Now() + options_.rest;
   }
   if (!fell_silent) return;
   base::Log(base::LogLevel::kWarning,

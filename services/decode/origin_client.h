@@ -58,9 +58,9 @@ class OriginClient {
  private:
   struct Origin {
     std::shared_ptr<v1::VisionService::Stub> stub;
-    absl::Time asked;                            // last
-    bool silent = false;                         // the last that is known of it
-    absl::Time next_try = absl::InfinitePast();  // where it is silent
+    absl::Time last_ask;
+    bool silent = false;                             // the last that is known of it
+    absl::Time next_attempt = absl::InfinitePast();  // where it is silent
   };
 
   absl::StatusOr<std::shared_ptr<v1::VisionService::Stub>> Approach(const std::string& origin);
@@ -76,7 +76,7 @@ class OriginClient {
   base::Clock& clock_;
   base::Mutex mutex_;
   absl::flat_hash_map<std::string, Origin> origins_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // unknown ones, cut
+  absl::flat_hash_set<std::string> unknown_origins_ ABSL_GUARDED_BY(mutex_);  // logged, names cut
 };
 
 }  // namespace tessera::decode

@@ -43,7 +43,7 @@ PrefixCache::PrefixCache(int32_t max_blocks, BlockPool& pool)
   buckets_.assign(std::bit_ceil(2 * static_cast<uint32_t>(pool.total())), -1);
   ids_.resize(nodes_.size() * pool.block_size());
   heap_.reserve(nodes_.size());
-  aside_.reserve(nodes_.size());
+  scratch_.reserve(nodes_.size());
 }
 
 PrefixCache::~PrefixCache() {
@@ -138,19 +138,19 @@ bool PrefixCache::Insert(const BlockHash& hash, int32_t parent, BlockContent con
 }
 
 void PrefixCache::Forget(absl::Span<const Block> blocks) {
-  aside_.clear();
+  scratch_.clear();
   for (const Block& block : blocks) {
-    if (nodes_[block.id()].found) aside_.push_back(block.id());
+    if (nodes_[block.id()].found) scratch_.push_back(block.id());
   }
-  while (!aside_.empty()) {
-    const int32_t id = aside_.back();
-    aside_.pop_back();
+  while (!scratch_.empty()) {
+    const int32_t id = scratch_.back();
+    scratch_.pop_back();
     Node& node = nodes_[id];
     Unlink(id);
     node.value = 0;
     if (node.heap_at >= 0) HeapSift(static_cast<size_t>(node.heap_at));
     for (int32_t child = node.first_child; child >= 0; child = nodes_[child].sibling_behind) {
-      if (nodes_[child].found) aside_.push_back(child);
+      if (nodes_[child].found) scratch_.push_back(child);
     }
   }
 }
@@ -163,19 +163,19 @@ bool PrefixCache::MakePlace() {
 
 int32_t PrefixCache::Evict(int32_t count) {
   int32_t freed = 0;
-  aside_.clear();
+  scratch_.clear();
   while (freed < count && pool_.idle() > 0 && !heap_.empty()) {
     const int32_t id = heap_.front();
     if (pool_.references(id) > 1) {
       HeapRemove(id);
-      aside_.push_back(id);
+      scratch_.push_back(id);
       continue;
     }
     level_ = std::max(level_, nodes_[id].value);
     Remove(id);
     ++freed;
   }
-  for (const int32_t id : aside_) HeapAdd(id);
+  for (const int32_t id : scratch_) HeapAdd(id);
   return freed;
 }
 

@@ -123,7 +123,7 @@ class PrefixCache {
   std::vector<int32_t> buckets_;  // first node of each, a power of two
   std::vector<int32_t> ids_;      // [pool blocks, block_size]
   std::vector<int32_t> heap_;
-  std::vector<int32_t> aside_;  // leaves in use, during Evict
+  std::vector<int32_t> scratch_;  // nodes put by within one Evict or Forget
   int32_t size_ = 0;
   uint64_t level_ = 0;
   uint64_t uses_ = 0;

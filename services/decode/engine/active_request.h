@@ -36,7 +36,6 @@ struct ActiveRequest {
   absl::Time deadline;
 
   Stage stage = Stage::kQueue;
-
   absl::Time arrival;
   absl::Time wait_begin;                          // of kFetch and kRows
   absl::Time first_fetch = absl::InfinitePast();  // its begin, before the first step
@@ -54,17 +53,17 @@ struct ActiveRequest {
            paused_since != absl::InfiniteFuture();
   }
   bool stepped() const { return first_step != absl::InfinitePast(); }
-  // It is read, or waits for others to make its rows, from `now` on. REQUIRES: kFetch or kRows.
+  // From `now` on its rows are read (kFetch), or made by others (kRows).
   void BeginWait(Stage wait, absl::Time now);
-  // Such a wait, if there is one, is over; its time counts until the first step, and is part of
-  // prefill or generation after it.
+  // The wait for rows, if there is one, is over. After the first step its time is part of prefill
+  // or generation, and not counted.
   void EndWait(absl::Time now);
   // When it is ended for taking too long.
   absl::Time Expiry(absl::Duration slow_client_timeout) const {
     return std::min(deadline, paused_since + slow_client_timeout);
   }
-  // What it is ended with then. DEADLINE_EXCEEDED, DEADLINE_IN_<stage>, or RESOURCE_EXHAUSTED,
-  // SLOW_CLIENT.
+  // What it is ended with at its expiry. DEADLINE_EXCEEDED, DEADLINE_IN_<stage>, or
+  // RESOURCE_EXHAUSTED, SLOW_CLIENT.
   absl::Status ExpiredAt(absl::Time now) const;
   // What it cost until `now`.
   Outcome OutcomeAt(absl::Time now) const;

@@ -144,28 +144,28 @@ absl::Status Engine::TakePlace(Priority priority) {
   base::MutexLock lock(mutex_);
   if (draining_) return Draining();
   const bool ahead = priority == Priority::kAhead;
-  const int64_t here = ahead ? ahead_ : requests_;
+  const int64_t here = ahead ? ahead_requests_ : requests_;
   if (here >= (ahead ? options_.max_ahead : most_requests_)) {
     return base::WithRetry(
         base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
                     absl::StrCat(here, " requests run or wait already; ask again later")),
         absl::Seconds(1));
   }
-  ++(ahead ? ahead_ : requests_);
+  ++(ahead ? ahead_requests_ : requests_);
   return absl::OkStatus();
 }
 
 void Engine::LeavePlace(Priority priority) {
   base::MutexLock lock(mutex_);
-  --(priority == Priority::kAhead ? ahead_ : requests_);
-  if (requests_ + ahead_ == 0) none_left_.SignalAll();
+  --(priority == Priority::kAhead ? ahead_requests_ : requests_);
+  if (requests_ + ahead_requests_ == 0) none_left_.SignalAll();
 }
 
 bool Engine::AwaitNone(absl::Time until) {
   base::MutexLock lock(mutex_);
-  while (requests_ + ahead_ > 0 && clock_.Now() < until)
+  while (requests_ + ahead_requests_ > 0 && clock_.Now() < until)
     clock_.WaitUntil(none_left_, mutex_, until);
-  return requests_ + ahead_ == 0;
+  return requests_ + ahead_requests_ == 0;
 }
 
 // The engine's thread.

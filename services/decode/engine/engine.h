@@ -81,7 +81,7 @@ class Engine {
   mutable base::Mutex mutex_;
   base::CondVar none_left_;
   int64_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t ahead_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t ahead_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;

@@ -112,7 +112,7 @@ void EngineLoop::On(FetchResult message) {
     if (absl::Status status = request.rows.Take(std::move(read)); !status.ok()) {
       return End(request, status);
     }
-    if (record != nullptr) counted_.fetched_bytes += static_cast<int64_t>(record->data.size());
+    if (record != nullptr) counts_.fetched_bytes += static_cast<int64_t>(record->data.size());
   }
   if (request.rows.awaits()) return AskForRows(request);
   // Its pinned blocks may have gone meanwhile, and rows that it did not need then are needed now.
@@ -154,7 +154,7 @@ bool EngineLoop::Step() {
       StepReport report = GatherRuns();
       const absl::Time end = clock_.Now();
       report.duration = end - begin;
-      counted_.steps += 1;
+      counts_.steps += 1;
       if (options_.observer.stepped) options_.observer.stepped(report);
       size_t s = 0;
       for (const Progress& progress : scheduler_.Commit(runs_)) Deliver(progress, s++, end);
@@ -213,7 +213,7 @@ StepReport EngineLoop::GatherRuns() {
     (sequence.prefilling() ? report.prompt_tokens : report.decode_tokens) +=
         begin[s + 1] - begin[s];
   }
-  counted_.prompt_tokens += report.prompt_tokens;
+  counts_.prompt_tokens += report.prompt_tokens;
   return report;
 }
 
@@ -221,10 +221,10 @@ StepReport EngineLoop::GatherRuns() {
 void EngineLoop::Deliver(const Progress& progress, size_t s, absl::Time now) {
   Sequence& sequence = *progress.sequence;
   ActiveRequest& request = *requests_.at(sequence.id);
-  counted_.generation_tokens += progress.new_tokens;
+  counts_.generation_tokens += progress.new_tokens;
   const int32_t sample = sample_of_[s];
   if (sample >= 0 && !device_.sampled()[sample].finite) {
-    counted_.nonfinite_logits += 1;
+    counts_.nonfinite_logits += 1;
     End(request, base::Error(absl::StatusCode::kInternal, "NONFINITE_LOGITS",
                              absl::StrCat("the model computed NaN or infinity for token ",
                                           sequence.generated.size(), " of the answer")));
@@ -287,17 +287,17 @@ void EngineLoop::End(ActiveRequest& request, const absl::Status& status) {
 void EngineLoop::CountEnd(const ActiveRequest& request, const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
-      (request.sequence.finish == FinishReason::kStop ? counted_.finished_stop
-                                                      : counted_.finished_length) += 1;
+      (request.sequence.finish == FinishReason::kStop ? counts_.finished_stop
+                                                      : counts_.finished_length) += 1;
       return;
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kUnavailable:
-      counted_.finished_abort += 1;
+      counts_.finished_abort += 1;
       return;
     default:
-      counted_.finished_error += 1;
+      counts_.finished_error += 1;
   }
 }
 
@@ -325,36 +325,36 @@ void EngineLoop::UpdateNextDeadline() {
 // ------------------------------------------------------------------ numbers
 
 void EngineLoop::Publish() {
-  counted_.running = scheduler_.running();
-  counted_.outside = counted_.ahead = counted_.blocks_ahead = 0;
+  counts_.running = scheduler_.running();
+  counts_.outside = counts_.ahead = counts_.blocks_ahead = 0;
   for (const auto& [id, request] : requests_) {
     if (request->sequence.ahead()) {
-      counted_.ahead += 1;
+      counts_.ahead += 1;
       for (const Block& block : request->sequence.blocks) {
-        counted_.blocks_ahead += pool_.HeldByOne(block.id());
+        counts_.blocks_ahead += pool_.HeldByOne(block.id());
       }
     } else if (request->outside()) {
-      counted_.outside += 1;
+      counts_.outside += 1;
     }
   }
-  counted_.waiting = static_cast<int64_t>(requests_.size()) - counted_.ahead - scheduler_.running();
-  counted_.blocks_used = pool_.used() - pool_.idle();
-  counted_.blocks_cached = pool_.idle();
-  counted_.blocks_total = pool_.total();
+  counts_.waiting = static_cast<int64_t>(requests_.size()) - counts_.ahead - scheduler_.running();
+  counts_.blocks_used = pool_.used() - pool_.idle();
+  counts_.blocks_cached = pool_.idle();
+  counts_.blocks_total = pool_.total();
   const SchedulerCounts& counts = scheduler_.counts();
-  counted_.preemptions = counts.preemptions;
-  counted_.prefix_queries = counts.queried_tokens;
-  counted_.prefix_hits = counts.hit_tokens;
-  counted_.prefix_evicted = cache_.evicted_tokens();
-  counted_.ahead_used = cache_.ahead_used_tokens();
-  counted_.ahead_wasted = cache_.ahead_wasted_tokens() + counts.ahead_dropped_tokens;
+  counts_.preemptions = counts.preemptions;
+  counts_.prefix_queries = counts.queried_tokens;
+  counts_.prefix_hits = counts.hit_tokens;
+  counts_.prefix_evicted = cache_.evicted_tokens();
+  counts_.ahead_used = cache_.ahead_used_tokens();
+  counts_.ahead_wasted = cache_.ahead_wasted_tokens() + counts.ahead_dropped_tokens;
   base::MutexLock lock(mutex_);
-  published_ = counted_;
+  published_counts_ = counts_;
 }
 
 EngineStats EngineLoop::stats() const {
   base::MutexLock lock(mutex_);
-  return published_;
+  return published_counts_;
 }
 
 }  // namespace tessera::decode

@@ -96,9 +96,9 @@ class EngineLoop {
   std::vector<int32_t> sample_of_;  // [sequences of the plan] its first in device_.sampled(), or -1
   std::vector<SequenceId> expelled_;
 
-  EngineStats counted_;
+  EngineStats counts_;
   mutable base::Mutex mutex_;
-  EngineStats published_ ABSL_GUARDED_BY(mutex_);
+  EngineStats published_counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::decode

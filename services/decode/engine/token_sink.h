@@ -61,7 +61,7 @@ enum class SinkAnswer {
   kPause,  // taken, but the reader does not keep up: no more until Engine::Resume
 };
 
-// Takes what the engine makes for one request. OnAccepted is called by Submit, the others by the
+// Takes what the engine makes for one request. OnAccepted is called by Submit, all else by the
 // engine's thread: none may block. OnEnd comes exactly once, last.
 class TokenSink {
  public:

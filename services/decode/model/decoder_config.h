@@ -19,7 +19,7 @@ struct DecoderConfig {
   // changes the computation is read. INVALID_ARGUMENT names file, key, value and what is supported
   // (reasons MODEL_CONFIG_INVALID, MODEL_UNSUPPORTED); NOT_FOUND without config.json.
   static absl::StatusOr<DecoderConfig> Load(const std::string& model_dir);
-  // The same from parsed files; `generation` may be null.
+  // As Load makes it of the parsed files; `generation` may be null.
   static absl::StatusOr<DecoderConfig> Parse(const base::Json& config,
                                              const base::Json& generation);
 

@@ -19,7 +19,7 @@ LlamaModel::LlamaModel(const DecoderConfig& config, kernels::Backend& backend, L
       backend_(backend),
       options_(std::move(options)),
       rope_(config.rope, config.head_dim) {
-  outs_.reserve(static_cast<size_t>(config.layers) * kProjections + 1);
+  outputs_.reserve(static_cast<size_t>(config.layers) * kProjections + 1);
 }
 
 absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Create(const weights::Weights& weights,
@@ -39,9 +39,9 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Create(const weights::We
 }
 
 absl::Span<const MatMulOut> LlamaModel::Keep(std::initializer_list<MatMulOut> outs) {
-  CHECK_LE(outs_.size() + outs.size(), outs_.capacity());  // spans must not move
-  outs_.insert(outs_.end(), outs);
-  return absl::MakeConstSpan(outs_).last(outs.size());
+  CHECK_LE(outputs_.size() + outs.size(), outputs_.capacity());  // spans must not move
+  outputs_.insert(outputs_.end(), outs);
+  return absl::MakeConstSpan(outputs_).last(outs.size());
 }
 
 void LlamaModel::Tap(int stage, DeviceView hidden) const {
@@ -138,7 +138,7 @@ absl::StatusOr<StepOutput> LlamaModel::Forward(const BatchPlan& plan, kernels::K
   RETURN_IF_ERROR(workspace_.Reserve(tokens, logits, config_, backend_));
   const Workspace::Views views = workspace_.For(tokens, logits, config_);
   first_rows_.resize(static_cast<size_t>(logits));
-  outs_.clear();
+  outputs_.clear();
   std::iota(first_rows_.begin(), first_rows_.end(), 0);
 
   backend_.CopyKvBlocks(cache, plan.groups[0].copies);

@@ -67,8 +67,8 @@ class LlamaModel final : public StepModel {
   LlamaWeights weights_;
   Workspace workspace_;
   Rope rope_;
-  std::vector<int32_t> first_rows_;       // 0, 1, 2, ...: where CopyRows puts the logits' rows
-  std::vector<kernels::MatMulOut> outs_;  // of this step: ops read them until they are done
+  std::vector<int32_t> first_rows_;          // 0, 1, 2, ...: where CopyRows puts the logits' rows
+  std::vector<kernels::MatMulOut> outputs_;  // of this step: ops read them until they are done
   std::vector<std::string> unused_;
   std::vector<std::string> warnings_;
 };

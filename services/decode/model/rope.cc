@@ -64,13 +64,13 @@ void Rope::Plan(absl::Span<const int32_t> rotary_length) {
   if (config_.kind != RopeKind::kDynamic) return;
   const size_t half = static_cast<size_t>(head_dim_ / 2);
   frequencies_.resize(half);  // set 0: nothing stretched
-  sets_.clear();
+  frequency_set_.clear();
   int64_t last_length = config_.max_position_embeddings;
   int32_t last_set = 0;
   for (int32_t token_length : rotary_length) {
     const int64_t length = std::max<int64_t>(token_length, config_.max_position_embeddings);
     if (length == config_.max_position_embeddings) {
-      sets_.push_back(0);
+      frequency_set_.push_back(0);
       continue;
     }
     if (length != last_length) {
@@ -79,7 +79,7 @@ void Rope::Plan(absl::Span<const int32_t> rotary_length) {
       frequencies_.resize(frequencies_.size() + half);
       Frequencies(length, absl::MakeSpan(frequencies_).last(half));
     }
-    sets_.push_back(last_set);
+    frequency_set_.push_back(last_set);
   }
 }
 

@@ -35,7 +35,7 @@ class Rope {
 
   // Of the last Plan: [sets, head_dim / 2], and [tokens] which set each uses (empty: set 0).
   absl::Span<const float> inverse_frequency() const { return frequencies_; }
-  absl::Span<const int32_t> frequency_set() const { return sets_; }
+  absl::Span<const int32_t> frequency_set() const { return frequency_set_; }
 
   // The frequencies for one length: [head_dim / 2] into `out`.
   void Frequencies(int64_t length, absl::Span<float> out) const;
@@ -44,7 +44,7 @@ class Rope {
   const RopeConfig config_;
   const int head_dim_;
   std::vector<float> frequencies_;
-  std::vector<int32_t> sets_;
+  std::vector<int32_t> frequency_set_;
 };
 
 }  // namespace tessera::decode

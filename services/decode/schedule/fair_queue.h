@@ -33,7 +33,7 @@ class FairQueue {
   void Push(Sequence& sequence);
   // False when it is not in the queue.
   bool Erase(Sequence& sequence);
-  // Who is next; null when nobody waits. The same until somebody is pushed, erased or charged.
+  // Who is next; null when nobody waits. Changes only when somebody is pushed, erased or charged.
   Sequence* Head();
   // Tokens that were computed for a tenant.
   void Charge(const Sequence& sequence, int32_t tokens);

@@ -87,7 +87,7 @@ bool Scheduler::Remove(Sequence& sequence) {
   if (sequence.ahead()) counts_.ahead_dropped_tokens += lost;
   if (sequence.entered) blocks_.UseNamed(sequence);
   blocks_.Release(sequence);
-  if (held_ == &sequence) held_ = nullptr;
+  if (stalled_head_ == &sequence) stalled_head_ = nullptr;
   queue_.Erase(sequence);
   std::erase(outside_, &sequence);
   std::erase(running_, &sequence);
@@ -143,12 +143,12 @@ void Scheduler::PlanPrefills(int32_t& budget) {
 
 void Scheduler::PlanWaiting(int32_t& budget) {
   while (budget > 0) {
-    Sequence* next = held_ != nullptr ? held_ : queue_.Head();
+    Sequence* next = stalled_head_ != nullptr ? stalled_head_ : queue_.Head();
     if (next == nullptr) return;
     if (running() >= options_.max_sequences && !PreemptPaused()) return;
-    held_ = next;
+    stalled_head_ = next;
     if (!Enter(*next)) return;
-    held_ = nullptr;
+    stalled_head_ = nullptr;
     if (next->state != Sequence::State::kRunning) continue;  // it lacks rows
     Plan(*next, std::min(next->pending(), budget), budget);
   }

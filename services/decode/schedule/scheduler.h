@@ -147,7 +147,8 @@ class Scheduler {
   std::vector<Sequence*> outside_;  // questions and ahead-work, arrival order
   std::vector<Sequence*> running_;  // questions, arrival order
   std::vector<Sequence*> ahead_;    // ahead-work that waits or runs, arrival order
-  Sequence* held_ = nullptr;        // the first that must wait: nobody goes before it
+  Sequence* stalled_head_ =
+      nullptr;  // the head of the queue, when it must wait: nobody goes before it
   PlanBuilder builder_;
   std::vector<Sequence*> expelled_;
   std::vector<Progress> progress_;

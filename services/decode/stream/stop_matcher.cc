@@ -31,9 +31,9 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 
 // The complete stop in the held text that begins first; of those at one place the shortest.
 StopMatcher::Match StopMatcher::FirstComplete() const {
-  Match first{held_.size(), nullptr};
+  Match first{tail_.size(), nullptr};
   for (const std::string& stop : stops_) {
-    const size_t begin = held_.find(stop);
+    const size_t begin = tail_.find(stop);
     if (begin == std::string::npos) continue;
     const bool better = begin < first.begin || first.stop == nullptr ||
                         (begin == first.begin && stop.size() < first.stop->size());
@@ -45,12 +45,12 @@ StopMatcher::Match StopMatcher::FirstComplete() const {
 // The first place from which the rest of the held text may still grow into a stop; the text's size
 // when there is none.
 size_t StopMatcher::FirstOpen() const {
-  size_t first = held_.size();
+  size_t first = tail_.size();
   for (const std::string& stop : stops_) {
-    const size_t longest = std::min(stop.size() - 1, held_.size());
-    for (size_t tail = longest; tail > held_.size() - first; --tail) {
-      if (held_.compare(held_.size() - tail, tail, stop, 0, tail) == 0) {
-        first = held_.size() - tail;
+    const size_t longest = std::min(stop.size() - 1, tail_.size());
+    for (size_t tail = longest; tail > tail_.size() - first; --tail) {
+      if (tail_.compare(tail_.size() - tail, tail, stop, 0, tail) == 0) {
+        first = tail_.size() - tail;
         break;
       }
     }
@@ -64,24 +64,24 @@ bool StopMatcher::Push(absl::string_view piece, std::string& out) {
     out.append(piece.data(), piece.size());
     return false;
   }
-  held_.append(piece.data(), piece.size());
+  tail_.append(piece.data(), piece.size());
   const Match match = FirstComplete();
   const size_t open = FirstOpen();
   const size_t safe = std::min(match.begin, open);
-  out.append(held_, 0, safe);
-  held_.erase(0, safe);
+  out.append(tail_, 0, safe);
+  tail_.erase(0, safe);
   // An open place before the match may become a stop that begins earlier: wait for it.
   if (match.stop == nullptr || open < match.begin) return false;
   stop_ = match.stop;
-  held_.clear();
+  tail_.clear();
   return true;
 }
 
 bool StopMatcher::Finish(std::string& out) {
   if (stopped()) return true;
   const Match match = FirstComplete();
-  out.append(held_, 0, match.begin);
-  held_.clear();
+  out.append(tail_, 0, match.begin);
+  tail_.clear();
   stop_ = match.stop;
   return stopped();
 }

@@ -44,7 +44,7 @@ class StopMatcher {
   size_t FirstOpen() const;
 
   const std::vector<std::string> stops_;
-  std::string held_;
+  std::string tail_;
   const std::string* stop_ = nullptr;
 };
 

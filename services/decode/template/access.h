@@ -13,7 +13,8 @@ namespace tessera::decode::jinja {
 // undefined value.
 absl::StatusOr<Value> GetAttribute(const Context& context, const Value& value,
                                    absl::string_view name);
-// `value[key]`: the other way round.
+// `value[key]`: the key, else a method or attribute; undefined where there is none, failure on an
+// undefined value.
 absl::StatusOr<Value> GetItem(const Context& context, const Value& value, const Value& key);
 
 struct Slice {

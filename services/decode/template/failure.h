@@ -8,7 +8,7 @@ namespace tessera::decode::jinja {
 
 // TEMPLATE_FAILED: it cannot be rendered (syntax, types, limits, an unknown construct).
 absl::Status Failure(absl::string_view message);
-// The same, with "line N: " in front.
+// TEMPLATE_FAILED, with "line N: " in front of the message.
 absl::Status FailureAt(int line, absl::string_view message);
 // TEMPLATE_RAISED: the template called raise_exception; the message is the template's own.
 absl::Status Raised(absl::string_view message);

@@ -33,31 +33,31 @@ class Lexer {
   explicit Lexer(std::string source) : source_(std::move(source)) {}
 
   absl::StatusOr<std::vector<Token>> Run() {
-    while (at_ < source_.size()) RETURN_IF_ERROR(Data());
+    while (position_ < source_.size()) RETURN_IF_ERROR(Data());
     Add(TokenKind::kEnd, "");
     return std::move(tokens_);
   }
 
  private:
-  absl::string_view Rest() const { return absl::string_view(source_).substr(at_); }
+  absl::string_view Rest() const { return absl::string_view(source_).substr(position_); }
   bool Next(absl::string_view text) const { return absl::StartsWith(Rest(), text); }
   absl::Status Fail(absl::string_view message) const { return FailureAt(line_, message); }
   void Add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
 
   void Advance(size_t bytes) {
-    line_ +=
-        static_cast<int>(std::count(source_.begin() + at_, source_.begin() + at_ + bytes, '\n'));
-    at_ += bytes;
+    line_ += static_cast<int>(
+        std::count(source_.begin() + position_, source_.begin() + position_ + bytes, '\n'));
+    position_ += bytes;
   }
 
   void SkipSpace() {
-    size_t end = at_;
+    size_t end = position_;
     while (end < source_.size()) {
       const Char character = CharAt(source_, end);
       if (!IsSpace(character.code)) break;
       end += character.bytes;
     }
-    Advance(end - at_);
+    Advance(end - position_);
   }
 
   // Text of [begin, end) before a tag: `sign` is what follows the opening braces.
@@ -107,7 +107,7 @@ class Lexer {
   }
 
   absl::Status Data() {
-    const size_t begin = at_;
+    const size_t begin = position_;
     size_t tag = source_.find('{', begin);
     while (tag != std::string::npos && tag + 1 < source_.size() && source_[tag + 1] != '{' &&
            source_[tag + 1] != '%' && source_[tag + 1] != '#') {
@@ -134,7 +134,7 @@ class Lexer {
   }
 
   absl::Status Comment() {
-    while (at_ < source_.size()) {
+    while (position_ < source_.size()) {
       if (TakeEnd("#}", true)) return absl::OkStatus();
       Advance(1);
     }
@@ -143,7 +143,7 @@ class Lexer {
 
   // After `{%`: consumes a whole raw block, or nothing.
   absl::StatusOr<bool> Raw() {
-    const size_t start = at_;
+    const size_t start = position_;
     const int line = line_;
     SkipSpace();
     if (Next("raw")) {
@@ -154,18 +154,18 @@ class Lexer {
         return true;
       }
     }
-    at_ = start;
+    position_ = start;
     line_ = line;
     return false;
   }
 
   absl::Status RawBody() {
-    const size_t begin = at_;
+    const size_t begin = position_;
     const int line = line_;
     for (size_t tag = source_.find("{%", begin); tag != std::string::npos;
          tag = source_.find("{%", tag + 1)) {
       const char sign = SignAt(tag + 2);
-      at_ = tag + (sign == ' ' ? 2 : 3);
+      position_ = tag + (sign == ' ' ? 2 : 3);
       SkipSpace();
       if (!Next("endraw")) continue;
       Advance(6);
@@ -173,7 +173,8 @@ class Lexer {
       if (!TakeEnd("%}", true)) continue;
       line_ = line;
       AddData(Trimmed(begin, tag, sign, false));
-      line_ += static_cast<int>(std::count(source_.begin() + begin, source_.begin() + at_, '\n'));
+      line_ +=
+          static_cast<int>(std::count(source_.begin() + begin, source_.begin() + position_, '\n'));
       return absl::OkStatus();
     }
     line_ = line;
@@ -183,7 +184,7 @@ class Lexer {
   absl::Status Tag(TokenKind open, TokenKind close, absl::string_view end) {
     Add(open, "");
     brackets_.clear();
-    while (at_ < source_.size()) {
+    while (position_ < source_.size()) {
       SkipSpace();
       if (brackets_.empty()) {
         const int line = line_;
@@ -192,22 +193,22 @@ class Lexer {
           return absl::OkStatus();
         }
       }
-      if (at_ < source_.size()) RETURN_IF_ERROR(OneToken());
+      if (position_ < source_.size()) RETURN_IF_ERROR(OneToken());
     }
     return Fail("a tag is not closed");
   }
 
   absl::Status OneToken() {
-    const char c = source_[at_];
+    const char c = source_[position_];
     if (absl::ascii_isdigit(c)) return Number();
     if (c == '\'' || c == '"') return String(c);
     if (absl::ascii_isalpha(c) || c == '_') {
-      size_t end = at_;
+      size_t end = position_;
       while (end < source_.size() && (absl::ascii_isalnum(source_[end]) || source_[end] == '_')) {
         ++end;
       }
-      Add(TokenKind::kName, source_.substr(at_, end - at_));
-      Advance(end - at_);
+      Add(TokenKind::kName, source_.substr(position_, end - position_));
+      Advance(end - position_);
       return absl::OkStatus();
     }
     return Operator();
@@ -227,8 +228,8 @@ class Lexer {
   bool DigitAt(size_t at) const { return at < source_.size() && absl::ascii_isdigit(source_[at]); }
 
   absl::Status Number() {
-    size_t end = DigitsEnd(at_);
-    const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
+    size_t end = DigitsEnd(position_);
+    const bool after_dot = position_ > 0 && source_[position_ - 1] == '.';
     bool real = false;
     if (!after_dot) {
       if (end < source_.size() && source_[end] == '.' && DigitAt(end + 1)) {
@@ -245,7 +246,7 @@ class Lexer {
         }
       }
     }
-    std::string digits = source_.substr(at_, end - at_);
+    std::string digits = source_.substr(position_, end - position_);
     digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
     const bool zeros = digits.find_first_not_of('0') == std::string::npos;
     const bool letter =
@@ -254,19 +255,19 @@ class Lexer {
       return Fail(absl::StrCat("unknown number that starts with ", digits));
     }
     Add(real ? TokenKind::kFloat : TokenKind::kInteger, zeros && !real ? "0" : digits);
-    Advance(end - at_);
+    Advance(end - position_);
     return absl::OkStatus();
   }
 
   absl::Status String(char quote) {
-    size_t end = at_ + 1;
+    size_t end = position_ + 1;
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
     if (end >= source_.size()) return Fail("a string is not closed");
     absl::StatusOr<std::string> text =
-        Unescape(absl::string_view(source_).substr(at_ + 1, end - at_ - 1));
+        Unescape(absl::string_view(source_).substr(position_ + 1, end - position_ - 1));
     if (!text.ok()) return AtLine(text.status(), line_);
     Add(TokenKind::kString, *std::move(text));
-    Advance(end + 1 - at_);
+    Advance(end + 1 - position_);
     return absl::OkStatus();
   }
 
@@ -281,8 +282,8 @@ class Lexer {
       Advance(text.size());
       return absl::OkStatus();
     }
-    return Fail(
-        absl::StrCat("unexpected character '", Rest().substr(0, CharAt(source_, at_).bytes), "'"));
+    return Fail(absl::StrCat("unexpected character '",
+                             Rest().substr(0, CharAt(source_, position_).bytes), "'"));
   }
 
   absl::Status Balance(char c) {
@@ -297,7 +298,7 @@ class Lexer {
   }
 
   const std::string source_;
-  size_t at_ = 0;
+  size_t position_ = 0;
   int line_ = 1;
   std::string brackets_;  // closing ones that are still owed
   std::vector<Token> tokens_;

@@ -17,9 +17,9 @@ class TokenStream {
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
   const Token& Peek(size_t ahead = 0) const {
-    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+    return tokens_[std::min(position_ + ahead, tokens_.size() - 1)];
   }
-  Token Take() { return tokens_[std::min(at_++, tokens_.size() - 1)]; }
+  Token Take() { return tokens_[std::min(position_++, tokens_.size() - 1)]; }
   int line() const { return Peek().line; }
 
   bool Is(TokenKind kind, size_t ahead = 0) const { return Peek(ahead).kind == kind; }
@@ -51,7 +51,7 @@ class TokenStream {
 
  private:
   bool Skip(bool here) {
-    if (here) ++at_;
+    if (here) ++position_;
     return here;
   }
 
@@ -70,7 +70,7 @@ class TokenStream {
   }
 
   std::vector<Token> tokens_;
-  size_t at_ = 0;
+  size_t position_ = 0;
 };
 
 }  // namespace tessera::decode::jinja

@@ -129,7 +129,7 @@ bool IsHashable(const Value& value);
 struct Context {
   Budget& budget;
 
-  // The same as Value::String and ::Sequence, charged to the budget, depth checked.
+  // Values as Value::String, ::Sequence and ::Dict make them, charged to the budget, depth checked.
   absl::StatusOr<Value> String(Text text) const;
   absl::StatusOr<Value> Sequence(Flavor flavor, Items items) const;
   absl::StatusOr<Value> Dict(Entries entries) const;
