@@ -10,6 +10,7 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/trace/request_end.h"
+#include "services/vision/image/image.h"
 
 namespace tessera::vision {
 namespace {
@@ -56,16 +57,16 @@ v1::StageSeconds ToProto(const StageTimes& times) {
 
 }  // namespace
 
-EncodeReactor::EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint,
+EncodeReactor::EncodeReactor(const VisionServiceDeps& deps, const std::string& fingerprint,
                              grpc::CallbackServerContext& context)
-    : token_(*parts.calls),
-      parts_(parts),
+    : token_(*deps.calls),
+      deps_(deps),
       fingerprint_(fingerprint),
       wire_(context),
-      waiter_(parts.pipeline.NewWaiter()),
-      arrival_(parts.clock.Now()),
+      waiter_(deps.pipeline.NewWaiter()),
+      arrival_(deps.clock.Now()),
       context_(
-          rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), parts.spans != nullptr)) {
+          rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), deps.spans != nullptr)) {
   Read();
 }
 
@@ -107,17 +108,17 @@ absl::Status EncodeReactor::TakeOffer() {
   if (offer.size_bytes() == 0) {
     return OfferError("size_bytes", "IMAGE_EMPTY", "the picture has no bytes");
   }
-  if (offer.size_bytes() > parts_.limits.max_bytes) {
+  if (offer.size_bytes() > deps_.limits.max_bytes) {
     return OfferError("size_bytes", "IMAGE_TOO_LARGE",
                       absl::StrCat("a picture of ", offer.size_bytes(), " bytes; at most ",
-                                   parts_.limits.max_bytes, " are taken"));
+                                   deps_.limits.max_bytes, " are taken"));
   }
   std::copy(offer.digest().begin(), offer.digest().end(), offered_digest_.begin());
   offered_bytes_ = offer.size_bytes();
   tenant_ = offer.tenant();
-  key_ = KeyOf(parts_.identity, tenant_, offered_digest_);
-  RETURN_IF_ERROR(parts_.held.Admit(key_));
-  if (parts_.lookups.TryPush([this, asked = parts_.clock.Now()] { Lookup(asked); })) {
+  key_ = KeyOf(deps_.identity, tenant_, offered_digest_);
+  RETURN_IF_ERROR(deps_.held.Admit(key_));
+  if (deps_.lookups.TryPush([this, asked = deps_.clock.Now()] { Lookup(asked); })) {
     return absl::OkStatus();
   }
   return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
@@ -128,7 +129,7 @@ absl::Status EncodeReactor::TakeOffer() {
 void EncodeReactor::Lookup(absl::Time asked) {
   Mark(Stage::kQueue, asked);
   if (wire_.IsCancelled()) return Fail(CallerGone());  // OnCancel may come later
-  const absl::Time start = parts_.clock.Now();
+  const absl::Time start = deps_.clock.Now();
   const store::FoundRecord found = Find();
   Mark(Stage::kFetch, start);
   if (found.record != nullptr) {
@@ -143,7 +144,7 @@ void EncodeReactor::Lookup(absl::Time asked) {
 }
 
 absl::Status EncodeReactor::AskForBytes() {
-  ASSIGN_OR_RETURN(room_, parts_.pipeline.Reserve(offered_bytes_, tenant_));
+  ASSIGN_OR_RETURN(room_, deps_.pipeline.Reserve(offered_bytes_, tenant_));
   step_ = Step::kNeedBytes;
   response_.mutable_need_bytes();
   StartWrite(&response_);
@@ -151,8 +152,8 @@ absl::Status EncodeReactor::AskForBytes() {
 }
 
 store::FoundRecord EncodeReactor::Find() {
-  if (parts_.tiered != nullptr) return parts_.tiered->GetFrom(key_);
-  const auto record = parts_.store.Get(key_);
+  if (deps_.tiered != nullptr) return deps_.tiered->GetFrom(key_);
+  const auto record = deps_.store.Get(key_);
   if (record.ok()) return {record->value_or(nullptr)};
   base::Log(base::LogLevel::kWarning,
             absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
@@ -174,7 +175,7 @@ void EncodeReactor::OnWriteDone(bool ok) {
 }
 
 absl::Status EncodeReactor::TakeChunk() {
-  const absl::Time start = parts_.clock.Now();
+  const absl::Time start = deps_.clock.Now();
   if (step_ == Step::kReady) {
     return OfferError("size_bytes", "SIZE_MISMATCH", "a message after the whole picture");
   }
@@ -214,8 +215,8 @@ absl::Status EncodeReactor::TakePicture() {
     return OfferError("digest", "DIGEST_MISMATCH",
                       "the bytes are not those whose SHA-256 was offered");
   }
-  ASSIGN_OR_RETURN(header_, ReadHeader(bytes_, parts_.limits));
-  ASSIGN_OR_RETURN(plan_, parts_.plan(header_));
+  ASSIGN_OR_RETURN(header_, ReadHeader(bytes_, deps_.limits));
+  ASSIGN_OR_RETURN(plan_, deps_.plan(header_));
   return absl::OkStatus();
 }
 
@@ -235,27 +236,27 @@ absl::Status EncodeReactor::Submit() {
         encoded->record, encoded->existed ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_COMPUTED);
     if (!status.ok()) Fail(status);
   };
-  RETURN_IF_ERROR(parts_.pipeline.Submit(waiter_, std::move(task)));
+  RETURN_IF_ERROR(deps_.pipeline.Submit(waiter_, std::move(task)));
   // OnCancel may have come before there was anything to cancel. This object lives until the
   // reaction that called us returns.
-  if (cancelled_) parts_.pipeline.Cancel(waiter_);
+  if (cancelled_) deps_.pipeline.Cancel(waiter_);
   return absl::OkStatus();
 }
 
 void EncodeReactor::OnCancel() {
   cancelled_ = true;
-  parts_.pipeline.Cancel(waiter_);
+  deps_.pipeline.Cancel(waiter_);
 }
 
 // Judges the picture by today's thresholds.
 absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTier tier) {
   const store::EmbeddingRecord& record = *held;
   const QualityScores scores = ScoresFromMap(record.quality);
-  const std::optional<QualityVerdict> verdict = parts_.gate.Judge(scores);
-  if (verdict) parts_.metrics.OnVerdict(*verdict);
-  RETURN_IF_ERROR(parts_.gate.Check(scores));
+  const std::optional<QualityVerdict> verdict = deps_.gate.Judge(scores);
+  if (verdict) deps_.metrics.OnVerdict(*verdict);
+  RETURN_IF_ERROR(deps_.gate.Check(scores));
   Count(absl::OkStatus(), tier, record.rows);
-  hold_.emplace(parts_.held, held);
+  hold_.emplace(deps_.held, held);
   v1::EncodeReady& ready = *response_.mutable_ready();
   v1::ImageRef& ref = *ready.mutable_ref();
   ref = Ref();
@@ -284,12 +285,12 @@ void EncodeReactor::Fail(const absl::Status& status) {
 // What happens behind the answer is not counted.
 void EncodeReactor::Count(const absl::Status& status, v1::CacheTier tier, int64_t rows) {
   if (std::exchange(counted_, true)) return;
-  parts_.metrics.OnAnswer(status, status.ok() && tier != v1::CACHE_TIER_COMPUTED);
+  deps_.metrics.OnAnswer(status, status.ok() && tier != v1::CACHE_TIER_COMPUTED);
   Tell(status, tier, rows);
 }
 
 void EncodeReactor::Mark(Stage stage, absl::Time begin) {
-  const absl::Time now = parts_.clock.Now();
+  const absl::Time now = deps_.clock.Now();
   stages_[stage] += now - begin;
   if (begin < now) spans_.push_back({stage, begin, now});
 }
@@ -300,30 +301,30 @@ void EncodeReactor::Tell(const absl::Status& status, v1::CacheTier tier, int64_t
                          .protocol = "grpc",
                          .request = context_,
                          .start = arrival_,
-                         .end = parts_.clock.Now(),
+                         .end = deps_.clock.Now(),
                          .status = status,
                          .facts = {{"image_bytes", offered_bytes_}}};
   if (status.ok()) {
     end.facts.emplace_back("cache", NameOf(tier));
     end.facts.emplace_back("rows", rows);
   }
-  if (parts_.spans != nullptr && context_.trace.sampled) {
+  if (deps_.spans != nullptr && context_.trace.sampled) {
     for (const StageSpan& span : spans_) {
       end.stages.push_back({Name(span.stage), span.begin, span.end});
     }
   }
-  rpc::TellEnd(std::move(end), parts_.spans);
+  rpc::TellEnd(std::move(end), deps_.spans);
 }
 
 v1::ImageRef EncodeReactor::Ref() const {
   v1::ImageRef ref;
   ref.set_key(std::string(key_.bytes()));
   ref.set_rows(static_cast<uint32_t>(plan_.rows));
-  ref.set_width(parts_.info.width());
+  ref.set_width(deps_.info.width());
   ref.set_grid_height(static_cast<uint32_t>(plan_.grid_height));
   ref.set_grid_width(static_cast<uint32_t>(plan_.grid_width));
   ref.set_vision_fingerprint(fingerprint_);
-  ref.set_origin(parts_.origin);
+  ref.set_origin(deps_.origin);
   return ref;
 }
 

@@ -9,7 +9,7 @@
 #include "common/base/digest.h"
 #include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
-#include "services/vision/vision_service.h"
+#include "services/vision/vision_service_deps.h"
 
 namespace tessera::vision {
 
@@ -19,8 +19,8 @@ namespace tessera::vision {
 // when done.
 class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse> {
  public:
-  // `parts` and `fingerprint` outlive the call.
-  EncodeReactor(const VisionServiceParts& parts, const std::string& fingerprint,
+  // `deps` and `fingerprint` outlive the call.
+  EncodeReactor(const VisionServiceDeps& deps, const std::string& fingerprint,
                 grpc::CallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
@@ -52,10 +52,10 @@ class EncodeReactor final : public grpc::ServerBidiReactor<v1::EncodeRequest, v1
   v1::ImageRef Ref() const;
 
   const rpc::CallTracker::Token token_;
-  const VisionServiceParts& parts_;
+  const VisionServiceDeps& deps_;
   const std::string& fingerprint_;
   const grpc::CallbackServerContext& wire_;  // lives until OnDone
-  const EncodePipeline::WaiterId waiter_;
+  const WaiterId waiter_;
   const absl::Time arrival_;
   const rpc::RequestContext context_;
   std::atomic<bool> cancelled_{false};

@@ -22,31 +22,31 @@ absl::Status Busy() {
 
 }  // namespace
 
-GetRecordReactor::GetRecordReactor(const VisionServiceParts& parts, std::atomic<int>& under_way,
+GetRecordReactor::GetRecordReactor(const VisionServiceDeps& deps, std::atomic<int>& under_way,
                                    grpc::CallbackServerContext& context,
                                    const v1::GetRecordRequest& request)
-    : token_(*parts.calls),
-      parts_(parts),
+    : token_(*deps.calls),
+      deps_(deps),
       under_way_(under_way),
       wire_(context),
-      arrival_(parts.clock.Now()),
+      arrival_(deps.clock.Now()),
       context_(
-          rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), parts.spans != nullptr)),
+          rpc::AcceptRequest(context, arrival_, absl::InfiniteDuration(), deps.spans != nullptr)),
       key_(request.key()) {
-  if (++under_way_ > kMostUnderWay || !parts_.records.TryPush([this] { Load(); })) End(Busy());
+  if (++under_way_ > kMostUnderWay || !deps_.records.TryPush([this] { Load(); })) End(Busy());
 }
 
 void GetRecordReactor::Load() {
   if (wire_.IsCancelled()) return End(CallerGone());
   absl::StatusOr<store::EmbeddingKey> key = store::EmbeddingKey::FromBytes(key_);
   if (!key.ok()) return End(base::WithField(key.status(), "key"));
-  absl::StatusOr<std::optional<store::RecordPtr>> found = parts_.local.Get(*key);
+  absl::StatusOr<std::optional<store::RecordPtr>> found = deps_.local.Get(*key);
   if (!found.ok() || !found->has_value()) {
     return End(base::WithResource(
         base::Error(absl::StatusCode::kNotFound, "RECORD_GONE", "this replica has no such record"),
         "embedding_record", key->hex()));
   }
-  absl::StatusOr<std::string> bytes = parts_.codec.Encode(***found);
+  absl::StatusOr<std::string> bytes = deps_.codec.Encode(***found);
   if (!bytes.ok()) return End(bytes.status());
   record_ = *std::move(bytes);
   response_.set_record_bytes(record_.size());
@@ -78,10 +78,10 @@ void GetRecordReactor::OnDone() {
                 .protocol = "grpc",
                 .request = context_,
                 .start = arrival_,
-                .end = parts_.clock.Now(),
+                .end = deps_.clock.Now(),
                 .status = status_,
                 .facts = {{"record_bytes", record_.size()}}},
-               parts_.spans);
+               deps_.spans);
   delete this;
 }
 

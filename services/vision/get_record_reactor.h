@@ -9,7 +9,8 @@
 #include "absl/time/time.h"
 #include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
-#include "services/vision/vision_service.h"
+#include "services/vision/vision_service_deps.h"
+#include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::vision {
 
@@ -17,9 +18,9 @@ namespace tessera::vision {
 // by chunk. Its end is one line of the log and one span. Deletes itself when done.
 class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResponse> {
  public:
-  // `parts` and `under_way` outlive the call. RESOURCE_EXHAUSTED with a retry when too many are
+  // `deps` and `under_way` outlive the call. RESOURCE_EXHAUSTED with a retry when too many are
   // under way, each of which holds one record's bytes.
-  GetRecordReactor(const VisionServiceParts& parts, std::atomic<int>& under_way,
+  GetRecordReactor(const VisionServiceDeps& deps, std::atomic<int>& under_way,
                    grpc::CallbackServerContext& context, const v1::GetRecordRequest& request);
 
   void OnWriteDone(bool ok) override;
@@ -33,7 +34,7 @@ class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResp
   void End(absl::Status status);
 
   const rpc::CallTracker::Token token_;
-  const VisionServiceParts& parts_;
+  const VisionServiceDeps& deps_;
   std::atomic<int>& under_way_;
   const grpc::CallbackServerContext& wire_;  // lives until OnDone
   const absl::Time arrival_;

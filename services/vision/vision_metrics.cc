@@ -21,14 +21,11 @@ metrics::Counter Outcome(metrics::Metrics& metrics, absl::string_view outcome) {
   return metrics.GetCounter(metrics::kVisionImages, {outcome});
 }
 
-metrics::Histogram StageOf(metrics::Metrics& metrics, absl::string_view stage) {
-  return metrics.GetHistogram(metrics::kVisionStageDuration, {stage});
-}
-
 }  // namespace
 
 VisionMetrics::VisionMetrics(metrics::Metrics& metrics)
     : metrics_(metrics),
+      encoder_(metrics),
       computed_(Outcome(metrics, "computed")),
       known_(Outcome(metrics, "known")),
       invalid_(Outcome(metrics, "invalid")),
@@ -36,17 +33,7 @@ VisionMetrics::VisionMetrics(metrics::Metrics& metrics)
       refused_(Outcome(metrics, "refused")),
       cancelled_(Outcome(metrics, "cancelled")),
       failed_(Outcome(metrics, "failed")),
-      batches_(metrics.GetCounter(metrics::kVisionBatches)),
-      rows_produced_(metrics.GetCounter(metrics::kVisionRows, {"produced"})),
-      rows_kept_(metrics.GetCounter(metrics::kVisionRows, {"kept"})),
-      batch_images_(metrics.GetHistogram(metrics::kVisionBatchImages)),
       queued_(metrics.GetGauge(metrics::kVisionQueuedImages)),
-      queue_(StageOf(metrics, "queue")),
-      decode_(StageOf(metrics, "decode")),
-      quality_(StageOf(metrics, "quality")),
-      preprocess_(StageOf(metrics, "preprocess")),
-      encode_(StageOf(metrics, "encode")),
-      store_(StageOf(metrics, "store")),
       passed_(metrics.GetCounter(metrics::kVisionQuality, {Name(Verdict::kPass), "none"})),
       faults_{FaultsOf(metrics, Verdict::kWarn), FaultsOf(metrics, Verdict::kRefuse)} {}
 
@@ -85,22 +72,6 @@ void VisionMetrics::OnVerdict(const QualityVerdict& verdict) const {
       found->second.Increment();
     }
   }
-}
-
-void VisionMetrics::OnBatch(size_t images) const {
-  batches_.Increment();
-  batch_images_.Observe(static_cast<double>(images));
-}
-
-void VisionMetrics::OnRows(int64_t rows, const StageTimes& times, absl::Duration quality) const {
-  rows_produced_.Increment(static_cast<double>(rows));
-  rows_kept_.Increment(static_cast<double>(rows));  // no row is dropped today
-  queue_.Observe(absl::ToDoubleSeconds(times[Stage::kQueue]));
-  decode_.Observe(absl::ToDoubleSeconds(times[Stage::kImageDecode]));
-  quality_.Observe(absl::ToDoubleSeconds(quality));
-  preprocess_.Observe(absl::ToDoubleSeconds(times[Stage::kPreprocess] - quality));
-  encode_.Observe(absl::ToDoubleSeconds(times[Stage::kEncode]));
-  store_.Observe(absl::ToDoubleSeconds(times[Stage::kStore]));
 }
 
 }  // namespace tessera::vision

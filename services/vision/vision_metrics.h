@@ -10,20 +10,11 @@
 #include "absl/strings/string_view.h"
 #include "common/metrics/metrics.h"
 #include "kernels/backend.h"
-#include "services/vision/encoder/stage_times.h"
+#include "services/vision/encoder/encode_pipeline.h"
+#include "services/vision/encoder/encoder_metrics.h"
 #include "services/vision/image/quality.h"
 
 namespace tessera::vision {
-
-// What the pipeline holds and has done.
-struct PipelineStats {
-  int64_t pending_images = 0;     // accepted, not yet rows
-  bool encoder_has_work = false;  // a picture is in the tower, or could be
-  int64_t batches = 0;            // that the tower has been through since the start
-  bool draining = false;          // new pictures are refused
-  // Not OK: the tower has failed for some time; why, at last.
-  absl::Status health = absl::OkStatus();
-};
 
 // Calls that were answered with rows, since the start.
 struct VisionAnswers {
@@ -45,10 +36,8 @@ class VisionMetrics {
   // A call about a picture has its answer; `known`: the record was there.
   void OnAnswer(const absl::Status& status, bool known) const;
   void OnVerdict(const QualityVerdict& verdict) const;
-  // The tower has been through a batch.
-  void OnBatch(size_t images) const;
-  // A picture has become rows; `quality` is the part of preprocessing that scored it.
-  void OnRows(int64_t rows, const StageTimes& times, absl::Duration quality) const;
+  // Those that the pipeline feeds.
+  const EncoderMetrics& encoder() const { return encoder_; }
 
   VisionAnswers answers() const {
     return {static_cast<int64_t>(known_.value()), static_cast<int64_t>(computed_.value())};
@@ -59,11 +48,9 @@ class VisionMetrics {
 
  private:
   metrics::Metrics& metrics_;
+  const EncoderMetrics encoder_;
   const metrics::Counter computed_, known_, invalid_, low_quality_, refused_, cancelled_, failed_;
-  const metrics::Counter batches_, rows_produced_, rows_kept_;
-  const metrics::Histogram batch_images_;
   const metrics::Gauge queued_;
-  const metrics::Histogram queue_, decode_, quality_, preprocess_, encode_, store_;
   const metrics::Counter passed_;
   const std::array<absl::flat_hash_map<std::string, metrics::Counter>, 2> faults_;  // warn, refuse
 };

@@ -17,6 +17,8 @@
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/row_plan.h"
+#include "services/vision/image/image.h"
+#include "services/vision/preprocess/preprocess.h"
 #include "services/vision/tower/clip_tower.h"
 #include "services/vision/vision_service.h"
 
@@ -47,27 +49,27 @@ absl::Status Validate(const VisionOptions& options) {
                           1 << 20);
 }
 
-// What outlives the steps.
-struct StepParts {
+// They outlive the steps.
+struct StepDeps {
   base::Clock& clock;
   const VisionMetrics& metrics;
 };
 
 PrepareSteps MakeSteps(const ImageLimits& limits, const PreprocessConfig& config,
-                       const QualityGate& gate, const StepParts& parts) {
+                       const QualityGate& gate, const StepDeps& deps) {
   PrepareSteps steps;
   steps.decode = [limits](absl::string_view bytes) { return DecodeImage(bytes, limits); };
-  steps.preprocess = [config, gate, parts](const RgbImage& image) -> absl::StatusOr<Prepared> {
+  steps.preprocess = [config, gate, deps](const RgbImage& image) -> absl::StatusOr<Prepared> {
     ASSIGN_OR_RETURN(Preprocessed input, Preprocess(image, config));
-    const absl::Time begin = parts.clock.Now();
+    const absl::Time begin = deps.clock.Now();
     const QualityScores scores =
         ScoreQuality(input.u8.data(), input.height, input.width, image.width, image.height);
     if (const absl::Status status = gate.Check(scores); !status.ok()) {
-      parts.metrics.OnVerdict(*gate.Judge(scores));  // others are judged when the record is read
+      deps.metrics.OnVerdict(*gate.Judge(scores));  // others are judged when the record is read
       return status;
     }
     return Prepared{input.height, input.width, std::move(input.pixel_values), ScoreMap(scores),
-                    parts.clock.Now() - begin};
+                    deps.clock.Now() - begin};
   };
   return steps;
 }
@@ -98,8 +100,8 @@ void LogUnused(const std::vector<std::string>& names) {
 }  // namespace
 
 // In the order of birth: what comes later uses what comes before.
-struct VisionRuntime::Parts {
-  explicit Parts(metrics::Metrics& all) : metrics(all) {}
+struct VisionRuntime::Stack {
+  explicit Stack(metrics::Metrics& all) : metrics(all) {}
 
   VisionMetrics metrics;
   VisionConfig config;
@@ -117,7 +119,7 @@ struct VisionRuntime::Parts {
   void Start(const VisionOptions& options, const VisionStores& stores, base::Clock& clock);
 };
 
-absl::Status VisionRuntime::Parts::LoadTower(const VisionOptions& options,
+absl::Status VisionRuntime::Stack::LoadTower(const VisionOptions& options,
                                              base::ComputePool& pool) {
   ASSIGN_OR_RETURN(config, LoadVisionConfig(options.model_dir));
   ASSIGN_OR_RETURN(backend, kernels::CreateBackend(options.device, pool));
@@ -140,7 +142,7 @@ absl::Status VisionRuntime::Parts::LoadTower(const VisionOptions& options,
   return weights->CheckUnchanged();
 }
 
-void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStores& stores,
+void VisionRuntime::Stack::Start(const VisionOptions& options, const VisionStores& stores,
                                  base::Clock& clock) {
   const QualityGate gate(options.quality_gate, options.quality_thresholds);
   info.fingerprint = FingerprintOf(identity, gate);
@@ -162,8 +164,8 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
   pipeline_options.model_revision = base::ToHex(identity.weight_bytes);
   pipeline = std::make_unique<EncodePipeline>(
       pipeline_options,
-      MakeSteps(options.image_limits, config.preprocess, gate, StepParts{clock, metrics}),
-      PipelineParts{*tower, stores.store, clock, metrics});
+      MakeSteps(options.image_limits, config.preprocess, gate, StepDeps{clock, metrics}),
+      PipelineDeps{*tower, stores.store, clock, metrics.encoder()});
   held = std::make_unique<HeldRecords>(options.max_held_bytes);
   lookups = std::make_unique<base::WorkerPool>(options.lookup_threads, kMaxLookups);
   records = std::make_unique<base::WorkerPool>(kRecordThreads, kMaxRecords);
@@ -173,7 +175,7 @@ void VisionRuntime::Parts::Start(const VisionOptions& options, const VisionStore
   answer.set_width(static_cast<uint32_t>(info.width));
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
-  service = std::make_unique<VisionService>(VisionServiceParts{
+  service = std::make_unique<VisionService>(VisionServiceDeps{
       *pipeline, *lookups, *records, stores.store, stores.local, *held, clock, metrics, identity,
       gate, options.image_limits,
       [this](const ImageHeader& header) { return PlanRows(header, config); }, answer, stores.codec,
@@ -187,24 +189,24 @@ absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const Visio
                                                                      base::Clock& clock,
                                                                      metrics::Metrics& metrics) {
   RETURN_IF_ERROR(Validate(options));
-  auto parts = std::make_unique<Parts>(metrics);
-  RETURN_IF_ERROR(parts->LoadTower(options, pool));
-  parts->Start(options, stores, clock);
-  return std::unique_ptr<VisionRuntime>(new VisionRuntime(std::move(parts)));
+  auto stack = std::make_unique<Stack>(metrics);
+  RETURN_IF_ERROR(stack->LoadTower(options, pool));
+  stack->Start(options, stores, clock);
+  return std::unique_ptr<VisionRuntime>(new VisionRuntime(std::move(stack)));
 }
 
-VisionRuntime::VisionRuntime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+VisionRuntime::VisionRuntime(std::unique_ptr<Stack> stack) : stack_(std::move(stack)) {}
 VisionRuntime::~VisionRuntime() = default;
 
-grpc::Service* VisionRuntime::service() { return parts_->service.get(); }
-const VisionInfo& VisionRuntime::info() const { return parts_->info; }
-const weights::CanaryResult& VisionRuntime::canary() const { return parts_->canary; }
-VisionAnswers VisionRuntime::answers() const { return parts_->metrics.answers(); }
-PipelineStats VisionRuntime::stats() const { return parts_->pipeline->stats(); }
-void VisionRuntime::UpdateMetrics() { parts_->metrics.Update(stats()); }
+grpc::Service* VisionRuntime::service() { return stack_->service.get(); }
+const VisionInfo& VisionRuntime::info() const { return stack_->info; }
+const weights::CanaryResult& VisionRuntime::canary() const { return stack_->canary; }
+VisionAnswers VisionRuntime::answers() const { return stack_->metrics.answers(); }
+PipelineStats VisionRuntime::stats() const { return stack_->pipeline->stats(); }
+void VisionRuntime::UpdateMetrics() { stack_->metrics.Update(stats()); }
 bool VisionRuntime::Drain(absl::Time deadline) {
-  const bool made = parts_->pipeline->Drain(deadline);
-  return parts_->service->AwaitCalls(deadline) && made;
+  const bool made = stack_->pipeline->Drain(deadline);
+  return stack_->service->AwaitCalls(deadline) && made;
 }
 
 }  // namespace tessera::vision

@@ -79,9 +79,9 @@ class VisionRuntime {
   bool Drain(absl::Time deadline);
 
  private:
-  struct Parts;
-  explicit VisionRuntime(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  struct Stack;
+  explicit VisionRuntime(std::unique_ptr<Stack> stack);
+  const std::unique_ptr<Stack> stack_;
 };
 
 }  // namespace tessera::vision

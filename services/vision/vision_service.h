@@ -1,58 +1,15 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <memory>
 #include <string>
+#include <utility>
 
-#include "common/base/clock.h"
 #include "common/base/timers.h"
-#include "common/base/worker_pool.h"
-#include "common/rpc/call_tracker.h"
-#include "common/rpc/trace/span_exporter.h"
-#include "common/store/embedding_store.h"
-#include "common/store/record_codec.h"
-#include "common/store/tiered_store.h"
-#include "services/vision/encoder/encode_pipeline.h"
-#include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
-#include "services/vision/encoder/quality_gate.h"
-#include "services/vision/image/image.h"
-#include "services/vision/preprocess/preprocess.h"
-#include "services/vision/vision_metrics.h"
+#include "services/vision/vision_service_deps.h"
 #include "tessera/v1/vision.grpc.pb.h"
 
 namespace tessera::vision {
-
-// What the service stands on. References outlive it.
-struct VisionServiceParts {
-  EncodePipeline& pipeline;
-  base::WorkerPool& lookups;  // where the stores are read
-  base::WorkerPool& records;  // where GetRecord reads: no slow store holds it up
-  store::EmbeddingStore& store;
-  store::EmbeddingStore& local;  // what of it is in this process's memory, for GetRecord
-  HeldRecords& held;             // by calls whose caller has not closed its side
-  base::Clock& clock;
-  const VisionMetrics& metrics;
-  RowIdentity identity;
-  QualityGate gate;
-  ImageLimits limits;
-  // Rows from a header that passed the limits.
-  std::function<absl::StatusOr<ImagePlan>(const ImageHeader&)> plan;
-  v1::VisionServiceGetInfoResponse info;
-  store::RecordCodec codec = {};       // of GetRecord
-  std::string origin = {};             // this replica's name in references
-  uint32_t pending_limit = 0;          // pictures that may be pending
-  rpc::SpanExporter* spans = nullptr;  // null: spans go nowhere
-  // `store`, where it has more than memory: tells who had a record.
-  store::TieredStore* tiered = nullptr;
-  bool fit = true;  // the model passes its canary, or has none
-  // Of Encode and GetRecord.
-  std::shared_ptr<rpc::CallTracker> calls = std::make_shared<rpc::CallTracker>();
-};
-
-// CANCELLED: how a call ends that its caller has left.
-absl::Status CallerGone();
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of
 // gRPC. Errors carry the reasons of services/vision/image and of the pipeline, and:
@@ -62,7 +19,7 @@ absl::Status CallerGone();
 //   IMAGE_QUALITY      the gate refuses the picture, known or new
 class VisionService final : public v1::VisionService::CallbackService {
  public:
-  explicit VisionService(VisionServiceParts parts) : parts_(std::move(parts)) {}
+  explicit VisionService(VisionServiceDeps deps) : deps_(std::move(deps)) {}
 
   grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* Encode(
       grpc::CallbackServerContext* context) override;
@@ -77,13 +34,13 @@ class VisionService final : public v1::VisionService::CallbackService {
 
   // False where calls are left at `deadline`: rows that are made and not yet read. Those who watch
   // the load are none of them.
-  bool AwaitCalls(absl::Time deadline) { return parts_.calls->AwaitNone(parts_.clock, deadline); }
+  bool AwaitCalls(absl::Time deadline) { return deps_.calls->AwaitNone(deps_.clock, deadline); }
 
  private:
-  const VisionServiceParts parts_;
-  const std::string fingerprint_ = FingerprintOf(parts_.identity, parts_.gate);
+  const VisionServiceDeps deps_;
+  const std::string fingerprint_ = FingerprintOf(deps_.identity, deps_.gate);
   std::atomic<int> records_under_way_{0};
-  base::Timers timers_{parts_.clock};  // of WatchLoad
+  base::Timers timers_{deps_.clock};  // of WatchLoad
 };
 
 }  // namespace tessera::vision

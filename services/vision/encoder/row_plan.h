@@ -3,8 +3,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "services/vision/image/image.h"
-#include "services/vision/preprocess/preprocess.h"
+#include "services/vision/image/picture.h"
+#include "services/vision/preprocess/config.h"
+#include "services/vision/preprocess/geometry.h"
 #include "services/vision/tower/tower_config.h"
 
 namespace tessera::vision {

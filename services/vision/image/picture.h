@@ -41,9 +41,9 @@ struct ImageHeader {
   int orientation = 1;  // EXIF, 1..8; absent, broken or unknown is 1
   // False only where bytes are missing that may hold it: then 1 is assumed.
   bool orientation_known = true;
-  int channels = 3;     // as in the file: 1 grey or palette, 2 grey + alpha, 3, 4 (RGBA or CMYK)
-  int bits = 8;         // per channel, as in the file (palette: per index)
-  bool alpha = false;   // some pixel may be transparent
+  int channels = 3;    // as in the file: 1 grey or palette, 2 grey + alpha, 3, 4 (RGBA or CMYK)
+  int bits = 8;        // per channel, as in the file (palette: per index)
+  bool alpha = false;  // some pixel may be transparent
   size_t decode_bytes = 0;  // estimated peak of DecodeImage
 };
 

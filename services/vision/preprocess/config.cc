@@ -1,4 +1,5 @@
-// PreprocessConfig from the model's own files.
+#include "services/vision/preprocess/config.h"
+
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -10,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
-#include "services/vision/preprocess/preprocess.h"
 
 namespace tessera::vision {
 namespace {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
-#include "services/vision/preprocess/preprocess.h"
+#include "services/vision/image/picture.h"
+#include "services/vision/preprocess/config.h"
+#include "services/vision/preprocess/resample.h"
 
 namespace tessera::vision {
 
@@ -23,5 +27,20 @@ struct Geometry {
 
 // `width`, `height`: upright. Errors as Preprocess. REQUIRES: both positive.
 absl::StatusOr<Geometry> PlanGeometry(int width, int height, const PreprocessConfig& config);
+
+// What a picture costs, from its header alone.
+struct ImagePlan {
+  int64_t rows = 0;     // that the tower gives
+  int grid_height = 0;  // patches
+  int grid_width = 0;
+  int input_height = 0;  // pixels
+  int input_width = 0;
+};
+
+// One row per patch, and one more when `class_row` is kept (vision_feature_select_strategy "full").
+// Sizes come from the code that Preprocess uses. Errors: as Preprocess, and IMAGE_TOO_SMALL when
+// the input is smaller than a patch. REQUIRES: patch_size > 0.
+absl::StatusOr<ImagePlan> PlanImage(const ImageHeader& header, const PreprocessConfig& config,
+                                    int patch_size, bool class_row = false);
 
 }  // namespace tessera::vision

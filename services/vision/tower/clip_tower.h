@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +8,8 @@
 #include "absl/strings/string_view.h"
 #include "services/vision/connector/mlp_connector.h"
 #include "services/vision/connector/tensor_source.h"
+#include "services/vision/tower/clip_tower_pass.h"
+#include "services/vision/tower/clip_tower_weights.h"
 #include "services/vision/tower/tower_config.h"
 #include "services/vision/tower/vision_tower.h"
 
@@ -32,51 +33,24 @@ class ClipTower final : public VisionTower {
   void SetTap(Tap tap) { tap_ = std::move(tap); }
   const TowerConfig& config() const { return config_; }
   // What the names of tower and connector tensors begin with in these files.
-  std::vector<std::string> prefixes() const { return {prefix_, connector_->prefix()}; }
+  std::vector<std::string> prefixes() const { return {weights_.prefix, connector_->prefix()}; }
 
  private:
-  struct Norm {
-    kernels::DeviceVector weight, bias;  // [hidden]
-  };
-  struct Linear {
-    kernels::DeviceMatrix weight;  // [out, in]
-    kernels::DeviceVector bias;    // [out]
-  };
-  struct Layer {
-    Norm norm1, norm2;
-    Linear q, k, v, out, fc1, fc2;
-  };
-  struct Buffers;  // activations for some number of pictures
-  struct Pass;     // one Encode: what its ops point to until Synchronize
-
-  ClipTower(const TowerConfig& config, kernels::Backend& backend);
-  absl::Status LoadEmbeddings(TensorSource& tensors);
-  absl::StatusOr<Layer> LoadLayer(TensorSource& tensors, int index);
-  absl::StatusOr<Linear> LoadLinear(TensorSource& tensors, absl::string_view name, int64_t out,
-                                    int64_t in);
-  absl::StatusOr<Norm> LoadNorm(TensorSource& tensors, absl::string_view name);
-
+  ClipTower(const TowerConfig& config, kernels::Backend& backend)
+      : config_(config), backend_(backend) {}
   absl::Status CheckPictures(absl::Span<const TensorView> pictures) const;
-  absl::Status Reserve(int64_t pictures);
-  void Embed(Pass& pass);
-  void RunLayer(const Layer& layer, Pass& pass);
-  void Attend(const Layer& layer, Pass& pass);
-  void KeepFeatures(int hidden_state, Pass& pass);
-  absl::Status TapStates(absl::string_view name, const Pass& pass);
+  void Embed(TowerPass& pass);
+  void RunLayer(const ClipTowerWeights::Layer& layer, TowerPass& pass);
+  void Attend(const ClipTowerWeights::Layer& layer, TowerPass& pass);
+  void KeepFeatures(int hidden_state, TowerPass& pass);
+  absl::Status TapStates(absl::string_view name, const TowerPass& pass);
 
   const TowerConfig config_;
   kernels::Backend& backend_;
-  std::string prefix_;
-  kernels::DeviceMatrix patch_weight_;          // [hidden, patch_values]
-  kernels::DeviceBuffer class_row_, position_;  // [1, hidden], [sequence, hidden]
-  Norm pre_norm_;
-  std::vector<Layer> layers_;
+  ClipTowerWeights weights_;
   std::unique_ptr<MlpConnector> connector_;
-  std::unique_ptr<Buffers> buffers_;
+  TowerBuffers buffers_;
   Tap tap_;
-
- public:
-  ~ClipTower() override;
 };
 
 }  // namespace tessera::vision

@@ -1,16 +1,23 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <vector>
 
-#include "services/vision/tower/clip_tower.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "services/vision/tower/tower_config.h"
 
-// What one pass of ClipTower lives on. For clip_tower*.cc only.
+// What one pass of ClipTower lives on.
 namespace tessera::vision {
 
 // Activations for up to `pictures` pictures.
-struct ClipTower::Buffers {
+struct TowerBuffers {
+  // Makes room for so many; what is there already stays. RESOURCE_EXHAUSTED without memory.
+  absl::Status Reserve(const TowerConfig& config, int64_t pictures, kernels::Backend& backend);
+
   int64_t pictures = 0;
   kernels::DeviceBuffer patches;        // [pictures * patches, patch_values]
   kernels::DeviceBuffer x, h, q, k, v;  // [pictures * sequence, hidden]
@@ -20,8 +27,10 @@ struct ClipTower::Buffers {
 };
 
 // Views and host memory that ops of one Encode point to until Synchronize.
-struct ClipTower::Pass {
-  Pass(const TowerConfig& config, const Buffers& buffers, absl::Span<const TensorView> pictures);
+struct TowerPass {
+  // REQUIRES: `buffers` for that many pictures; they outlive it.
+  TowerPass(const TowerConfig& config, const TowerBuffers& buffers,
+            absl::Span<const TensorView> pictures);
 
   int64_t pictures;
   std::vector<float> patches;                 // [pictures * patches, patch_values]

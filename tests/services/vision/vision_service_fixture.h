@@ -12,6 +12,7 @@
 #include "common/base/digest.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
+#include "services/vision/image/image.h"
 #include "services/vision/vision_service.h"
 #include "tests/services/vision/encoder/fakes.h"
 
@@ -68,8 +69,8 @@ class VisionServiceTest : public ::testing::Test {
   }
 
   void Start() {
-    pipeline_ = std::make_unique<EncodePipeline>(options_, steps_,
-                                                 PipelineParts{tower_, store_, clock_, metrics_});
+    pipeline_ = std::make_unique<EncodePipeline>(
+        options_, steps_, PipelineDeps{tower_, store_, clock_, metrics_.encoder()});
     held_ = std::make_unique<HeldRecords>(max_held_bytes_);
     lookups_ = std::make_unique<base::WorkerPool>(1, 16);
     records_ = std::make_unique<base::WorkerPool>(1, 64);
@@ -78,12 +79,12 @@ class VisionServiceTest : public ::testing::Test {
     info.set_width(2);
     info.set_device("fake");
     service_ = std::make_unique<VisionService>(
-        VisionServiceParts{*pipeline_, *lookups_, *records_, store_, store_, *held_, clock_,
-                           metrics_, identity_, gate_, limits_,
-                           [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
-                             return ImagePlan{1, 1, 1, 1, 1};
-                           },
-                           info, store::RecordCodec(), "10.0.0.7:9100", 7, nullptr, tiered_});
+        VisionServiceDeps{*pipeline_, *lookups_, *records_, store_, store_, *held_, clock_,
+                          metrics_, identity_, gate_, limits_,
+                          [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
+                            return ImagePlan{1, 1, 1, 1, 1};
+                          },
+                          info, store::RecordCodec(), "10.0.0.7:9100", 7, nullptr, tiered_});
     server_ = *rpc::Server::Start({}, {service_.get()}, {});
     stub_ = v1::VisionService::NewStub(server_->InProcessChannel());
   }

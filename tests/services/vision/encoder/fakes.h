@@ -61,6 +61,11 @@ class FakeTower final : public VisionTower {
     base::MutexLock lock(mutex_);
     return batches_;
   }
+  // Between batches, too.
+  void SetStatus(const absl::Status& value) {
+    base::MutexLock lock(mutex_);
+    status = value;
+  }
 
   // Set before the first Encode.
   std::function<void()> hook;
@@ -86,6 +91,7 @@ class FakeStore final : public store::EmbeddingStore {
     return found->second;
   }
   absl::Status Put(store::RecordPtr record, absl::Duration cost) override {
+    if (put_hook) put_hook();
     if (clock != nullptr) clock->Advance(put_takes);
     base::MutexLock lock(mutex_);
     if (broken) return absl::UnavailableError("no store");
@@ -112,6 +118,7 @@ class FakeStore final : public store::EmbeddingStore {
   bool broken = false;
   testing::FakeClock* clock = nullptr;
   absl::Duration get_takes, put_takes;
+  std::function<void()> put_hook;
 
  private:
   base::Mutex mutex_;

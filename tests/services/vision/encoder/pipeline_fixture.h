@@ -39,21 +39,17 @@ class EncodePipelineTest : public ::testing::Test {
 
   void Start() {
     pipeline_ = std::make_unique<EncodePipeline>(options_, steps_,
-                                                 PipelineParts{tower_, store_, clock_, metrics_});
+                                                 PipelineDeps{tower_, store_, clock_, metrics_});
   }
 
   // The future of its answer; the status of Reserve and Submit through `admitted`.
-  Answer Submit(const std::string& bytes, EncodePipeline::WaiterId* id = nullptr,
+  Answer Submit(const std::string& bytes, WaiterId* id = nullptr,
                 absl::Status* admitted = nullptr) {
     auto promise = std::make_shared<std::promise<absl::StatusOr<Encoded>>>();
     Answer answer = promise->get_future();
-    EncodeTask task;
-    task.key = store::EmbeddingKey(base::Sha256Of(bytes));
-    task.bytes = bytes;
-    task.decode_bytes = 10;
-    task.grid_height = task.grid_width = 1;
+    EncodeTask task = TaskOf(bytes);
     task.done = [promise](absl::StatusOr<Encoded> encoded) { promise->set_value(encoded); };
-    const EncodePipeline::WaiterId waiter = pipeline_->NewWaiter();
+    const WaiterId waiter = pipeline_->NewWaiter();
     if (id != nullptr) *id = waiter;
     absl::Status status = ReserveAndSubmit(waiter, std::move(task));
     if (admitted != nullptr) {
@@ -64,14 +60,23 @@ class EncodePipelineTest : public ::testing::Test {
     return answer;
   }
 
-  absl::Status ReserveAndSubmit(EncodePipeline::WaiterId waiter, EncodeTask task) {
+  static EncodeTask TaskOf(const std::string& bytes) {
+    EncodeTask task;
+    task.key = store::EmbeddingKey(base::Sha256Of(bytes));
+    task.bytes = bytes;
+    task.decode_bytes = 10;
+    task.grid_height = task.grid_width = 1;
+    return task;
+  }
+
+  absl::Status ReserveAndSubmit(WaiterId waiter, EncodeTask task) {
     ASSIGN_OR_RETURN(task.room, pipeline_->Reserve(task.bytes.size()));
     return pipeline_->Submit(waiter, std::move(task));
   }
 
   testing::FakeClock clock_;
   metrics::Metrics all_metrics_{"m"};
-  VisionMetrics metrics_{all_metrics_};
+  EncoderMetrics metrics_{all_metrics_};
   FakeTower tower_;
   FakeStore store_;
   PrepareSteps steps_;

@@ -1,3 +1,5 @@
+#include "services/vision/preprocess/config.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "services/vision/preprocess/preprocess.h"
 
 namespace tessera::vision {
 namespace {

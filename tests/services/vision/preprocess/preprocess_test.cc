@@ -6,6 +6,7 @@
 #include <random>
 
 #include "common/base/error.h"
+#include "services/vision/preprocess/geometry.h"
 #include "tests/services/vision/image/pictures.h"
 
 namespace tessera::vision {
