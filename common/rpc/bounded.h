@@ -6,6 +6,7 @@
 #include <grpcpp/support/status.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -20,7 +21,10 @@ constexpr size_t kMaxFields = 1 << 17;
 // Of gRPC's handlers, in the place of Message. Threads, life: as that.
 template <typename Message>
 struct Bounded {
-  Message message;
+  // gRPC hands requests over as const, though nobody but their handler looks at them. Once.
+  Message Take() const { return std::move(message); }
+
+  mutable Message message;
   bool too_many_fields = false;  // and `message` is empty
 };
 

@@ -6,11 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 #include "services/gateway/pictures/image_handle.h"
 
 namespace tessera::gateway {
 namespace {
+
+// Below this a chunk is not worth the memory of its own string.
+constexpr size_t kLeastChunkBytes = 4096;
 
 struct HeldBytes {
   std::string bytes;
@@ -19,34 +22,51 @@ struct HeldBytes {
 
 }  // namespace
 
-absl::Status Upload::Add(const v1::UploadImageRequest& message) {
+absl::Status Upload::Add(v1::UploadImageRequest message) {
   if (!std::exchange(begun_, true)) {
     RETURN_IF_ERROR(CheckSession(message.session()));
     session_ = message.session();
   }
-  const std::string& data = message.data();
-  if (bytes_.size() + data.size() > options_.max_image_bytes) {
+  std::string& data = *message.mutable_data();
+  if (data.empty()) return absl::OkStatus();
+  if (size_ + data.size() > options_.max_image_bytes) {
     return base::BadField("data", "IMAGE_TOO_LARGE",
                           absl::StrCat("the picture has more than ", options_.max_image_bytes,
                                        " bytes, which is the limit"));
   }
-  RETURN_IF_ERROR(hold_.Grow(bytes_.size() + data.size()));
-  bytes_ += data;
+  RETURN_IF_ERROR(hold_.Grow(size_ + data.size()));
+  size_ += data.size();
+  if (!chunks_.empty() && chunks_.back().size() + data.size() <= kLeastChunkBytes) {
+    chunks_.back() += data;
+  } else {
+    chunks_.push_back(std::move(data));
+  }
   return absl::OkStatus();
+}
+
+std::string Upload::TakeBytes() {
+  if (chunks_.size() == 1) return std::move(chunks_.front());
+  std::string bytes;
+  bytes.reserve(size_);
+  for (std::string& chunk : chunks_) {
+    bytes += chunk;
+    chunk = std::string();
+  }
+  return bytes;
 }
 
 absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext& request,
                                                        ImageResolver& resolver,
                                                        const std::shared_ptr<AheadPrefill>& ahead,
                                                        const base::Clock& clock) {
-  if (bytes_.empty()) {
+  if (size_ == 0) {
     return base::BadField("data", "IMAGE_EMPTY", "the upload ended without a byte");
   }
   Picture picture;
   picture.tenant = tenant_;
-  picture.digest = base::Sha256Of(bytes_);
-  picture.size = bytes_.size();
-  const auto held = std::make_shared<HeldBytes>(HeldBytes{std::move(bytes_), std::move(hold_)});
+  const auto held = std::make_shared<HeldBytes>(HeldBytes{TakeBytes(), std::move(hold_)});
+  picture.digest = base::Sha256Of(held->bytes);
+  picture.size = held->bytes.size();
   picture.bytes = std::shared_ptr<const std::string>(held, &held->bytes);
   ImageHandle handle;
   handle.digest = picture.digest;

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
@@ -23,7 +25,7 @@ class Upload {
 
   // INVALID_ARGUMENT IMAGE_TOO_LARGE once more than max_image_bytes have come, or for the first
   // message's session; RESOURCE_EXHAUSTED with RetryInfo when the budget is used up.
-  absl::Status Add(const v1::UploadImageRequest& message);
+  absl::Status Add(v1::UploadImageRequest message);
   // Starts encoding, and reading ahead where a session is given, and answers the handle.
   // INVALID_ARGUMENT when nothing came.
   absl::StatusOr<v1::UploadImageResponse> Finish(const rpc::RequestContext& request,
@@ -32,12 +34,16 @@ class Upload {
                                                  const base::Clock& clock);
 
  private:
+  // All that came, copied together once; not even that where it came at once.
+  std::string TakeBytes();
+
   const ApiOptions& options_;
   const std::string tenant_;
   bool begun_ = false;
   std::string session_;
-  ByteBudget::Hold hold_;  // of bytes_
-  std::string bytes_;
+  ByteBudget::Hold hold_;  // of size_ bytes
+  size_t size_ = 0;
+  std::vector<std::string> chunks_;  // as they came, but for small ones, which are gathered
 };
 
 }  // namespace tessera::gateway

@@ -44,8 +44,8 @@ void UploadReactor::OnReadDone(bool ok) {
   if (ended_.load()) return;
   if (ok) {
     if (message_.too_many_fields) return End(rpc::TooManyFields());
-    if (const absl::Status status = upload_.Add(message_.message); !status.ok()) return End(status);
-    return ReadNext();
+    const absl::Status status = upload_.Add(message_.Take());
+    return status.ok() ? ReadNext() : End(status);
   }
   if (rpc::WasBadMessage(message_.message)) return End(rpc::FromGrpc(rpc::BadMessage()));
   if (wire_.IsCancelled()) return End(Left());  // OnCancel may come later

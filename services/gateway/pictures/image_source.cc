@@ -25,11 +25,11 @@ absl::Status BadUrl(absl::string_view message) {
   return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_URL", message);
 }
 
-absl::StatusOr<std::string> SourceBytes(const v1::Image& image, size_t max_bytes) {
+absl::StatusOr<std::string> SourceBytes(v1::Image image, size_t max_bytes) {
   if (image.source_case() == v1::Image::kUri) return ParseDataUrl(image.uri(), max_bytes);
-  const std::string& data = image.inline_data().data();
+  std::string& data = *image.mutable_inline_data()->mutable_data();
   if (data.size() > max_bytes) return TooLarge(data.size(), max_bytes);
-  return data;
+  return std::move(data);
 }
 
 }  // namespace
@@ -48,23 +48,25 @@ absl::StatusOr<std::string> ParseDataUrl(absl::string_view url, size_t max_bytes
   if (!type.empty() && type[0] != ';' && !absl::StartsWithIgnoreCase(type, "image/")) {
     return BadUrl("the media type of the data: URL is no image");
   }
-  std::string compact;
-  compact.reserve(payload.size());
-  for (char c : payload) {
-    if (absl::ascii_isspace(static_cast<unsigned char>(c))) continue;
-    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '+' && c != '/' && c != '=') {
+  size_t spaces = 0;
+  for (const char c : payload) {
+    const auto character = static_cast<unsigned char>(c);
+    if (absl::ascii_isspace(character)) {
+      ++spaces;
+    } else if (!absl::ascii_isalnum(character) && c != '+' && c != '/' && c != '=') {
       return BadUrl("the data: URL holds a character that is not base64");
     }
-    compact.push_back(c);
   }
-  if (compact.size() / 4 * 3 > max_bytes + 3) return TooLarge(compact.size() / 4 * 3, max_bytes);
+  const size_t whole = (payload.size() - spaces) / 4 * 3;
+  if (whole > max_bytes + 3) return TooLarge(whole, max_bytes);
   std::string bytes;
-  if (!absl::Base64Unescape(compact, &bytes)) return BadUrl("the data: URL is not valid base64");
+  if (!absl::Base64Unescape(payload, &bytes)) return BadUrl("the data: URL is not valid base64");
   if (bytes.size() > max_bytes) return TooLarge(bytes.size(), max_bytes);
+  if (spaces > 0) bytes.shrink_to_fit();  // room for what they would have been is not kept
   return bytes;
 }
 
-absl::StatusOr<Picture> ResolveSource(const v1::Image& image, absl::string_view field,
+absl::StatusOr<Picture> ResolveSource(v1::Image image, absl::string_view field,
                                       absl::string_view tenant, const PictureOptions& options,
                                       absl::Time now) {
   Picture picture;
@@ -79,7 +81,7 @@ absl::StatusOr<Picture> ResolveSource(const v1::Image& image, absl::string_view 
     picture.digest = handle.digest;
     return picture;
   }
-  absl::StatusOr<std::string> bytes = SourceBytes(image, options.max_image_bytes);
+  absl::StatusOr<std::string> bytes = SourceBytes(std::move(image), options.max_image_bytes);
   if (!bytes.ok()) return base::WithField(base::Annotate(bytes.status(), field), field);
   if (bytes->empty()) {
     return base::BadField(field, "IMAGE_EMPTY", absl::StrCat(field, ": the picture has no bytes"));

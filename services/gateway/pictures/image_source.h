@@ -14,7 +14,7 @@ namespace tessera::gateway {
 // The picture that `image` names: its bytes and digest, or the digest behind a handle. `field` is
 // its path in the request, for errors. INVALID_ARGUMENT: no source, empty, over the limit, a URL
 // that is no "data:" URL (nothing is fetched and no file is opened), bad base64. NOT_FOUND: handle.
-absl::StatusOr<Picture> ResolveSource(const v1::Image& image, absl::string_view field,
+absl::StatusOr<Picture> ResolveSource(v1::Image image, absl::string_view field,
                                       absl::string_view tenant, const PictureOptions& options,
                                       absl::Time now);
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/error.h"
 #include "services/gateway/pictures/image_handle.h"
@@ -71,6 +72,33 @@ TEST_F(UploadTest, VisionMayNeedItsBytesWhenTheBudgetIsGone) {
   budget_.reset();
   EXPECT_EQ(*vision_.calls.at(0)->picture.bytes, "abc");
   vision_.calls.clear();
+}
+
+TEST_F(UploadTest, ChunksOfAnySizeAreOnePictureInTheirOrder) {
+  options_.max_upload_bytes = options_.max_image_bytes = 1 << 20;
+  Upload upload(options_, budget(), "tenant");
+  std::string all;
+  for (const size_t size : {1, 0, 1, 4095, 1, 5000, 3, 100'000, 2, 4096}) {
+    v1::UploadImageRequest message;
+    message.set_data(std::string(size, static_cast<char>('a' + all.size() % 26)));
+    all += message.data();
+    ASSERT_TRUE(upload.Add(std::move(message)).ok());
+  }
+  ASSERT_TRUE(upload.Finish({}, resolver_, nullptr, clock_).ok());
+  const Picture& picture = vision_.calls.at(0)->picture;
+  EXPECT_EQ(*picture.bytes, all);
+  EXPECT_EQ(picture.digest, base::Sha256Of(all));
+  EXPECT_EQ(picture.size, all.size());
+}
+
+TEST_F(UploadTest, OneOfOneMessageIsNotCopied) {
+  Upload upload(options_, budget(), "tenant");
+  v1::UploadImageRequest message;
+  message.set_data(std::string(900, 'a'));
+  const char* const bytes = message.data().data();
+  ASSERT_TRUE(upload.Add(std::move(message)).ok());
+  ASSERT_TRUE(upload.Finish({}, resolver_, nullptr, clock_).ok());
+  EXPECT_EQ(vision_.calls.at(0)->picture.bytes->data(), bytes);
 }
 
 TEST_F(UploadTest, OneThatIsRefusedLeavesNothing) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "common/base/error.h"
 
@@ -46,6 +51,43 @@ TEST(ImageSourceTest, DataUrlsWithWhiteSpaceNameOnePicture) {
   ASSERT_TRUE(folded.ok()) << folded.status();
   EXPECT_EQ(plain->digest, folded->digest);
   EXPECT_EQ(*plain->bytes, "a picture of a shelf");
+}
+
+// Wherever it stands, also between what pads the end.
+TEST(ImageSourceTest, WhiteSpaceChangesNoVerdict) {
+  std::mt19937 random(7);
+  constexpr char kCharacters[] = "ABCabc019+/== \n\t";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string spaced, compact;
+    for (size_t length = random() % 14; spaced.size() < length;) {
+      spaced += kCharacters[random() % (sizeof(kCharacters) - 1)];
+    }
+    for (const char c : spaced) {
+      if (!absl::ascii_isspace(static_cast<unsigned char>(c))) compact += c;
+    }
+    const absl::StatusOr<Picture> picture = Resolve(Uri("data:;base64," + spaced));
+    const absl::StatusOr<Picture> same = Resolve(Uri("data:;base64," + compact));
+    ASSERT_EQ(picture.status(), same.status()) << absl::CEscape(spaced);
+    if (!picture.ok()) continue;
+    EXPECT_EQ(*picture->bytes, *same->bytes) << absl::CEscape(spaced);
+  }
+}
+
+TEST(ImageSourceTest, NoRoomIsKeptForWhiteSpace) {
+  const absl::StatusOr<Picture> picture =
+      Resolve(Uri("data:;base64," + std::string(100'000, ' ') + absl::Base64Escape("a picture")));
+  ASSERT_TRUE(picture.ok()) << picture.status();
+  EXPECT_LT(picture->bytes->capacity(), 100u);
+}
+
+TEST(ImageSourceTest, InlineBytesAreMovedNotCopied) {
+  v1::Image image;
+  image.mutable_inline_data()->set_data(std::string(900, 'x'));
+  const char* const bytes = image.inline_data().data().data();
+  const absl::StatusOr<Picture> picture =
+      ResolveSource(std::move(image), "image", "", SomeOptions(), absl::UnixEpoch());
+  ASSERT_TRUE(picture.ok()) << picture.status();
+  EXPECT_EQ(picture->bytes->data(), bytes);
 }
 
 TEST(ImageSourceTest, AcceptsTypesThatDoNotLieAboutBeingAnImage) {
