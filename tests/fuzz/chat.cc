@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 #include "common/base/error.h"
 #include "common/text/utf8.h"
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 #include "services/gateway/http/chat_request.h"
 #include "services/gateway/http/image_url.h"
 #include "tests/fuzz/check_refusal.h"

@@ -1,7 +1,6 @@
 #include "services/gateway/answer/answer.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -35,97 +34,137 @@ absl::Status TooLate(absl::Duration left, absl::Duration wait, const Pace::Forec
 
 }  // namespace
 
-void Answer::Start(const v1::GenerateRequest& request, const std::string& tenant) {
-  deps_.running.Add(shared_from_this());
-  absl::StatusOr<ParsedRequest> parsed =
-      ParseRequest(request, tenant, deps_.options, deps_.clock.WallTime());
-  if (!parsed.ok()) {
-    End(parsed.status(), {});
-    return;
+Answer::Orders Answer::Take(const AnswerEvent& event) {
+  AnswerStep step = Transition(std::move(life_), event);
+  life_ = std::move(step.life);
+  Orders orders{.actions = step.actions, .decode = nullptr, .pictures = {}};
+  const auto has = [&](AnswerAction action) { return orders.actions.Has(action); };
+  if (has(AnswerAction::kCancelDecode) || has(AnswerAction::kSayRows) ||
+      has(AnswerAction::kResumeDecode)) {
+    orders.decode = decode_call_;
   }
+  if (has(AnswerAction::kDropPictures) || has(AnswerAction::kCancelPictures)) {
+    orders.pictures.swap(picture_calls_);
+  } else if (has(AnswerAction::kProceed)) {
+    orders.pictures = picture_calls_;
+  }
+  return orders;
+}
+
+void Answer::Do(const Orders& orders, const v1::GenerateResponse& response) {
+  const AnswerActions actions = orders.actions;
+  if (actions.Has(AnswerAction::kRelease)) deps_.admission.Release(ticket_);
+  if (actions.Has(AnswerAction::kEnd)) End(response);
+  if (actions.Has(AnswerAction::kCancelPictures)) {
+    for (const std::shared_ptr<EncodeCall>& call : orders.pictures) call->Cancel();
+  }
+  if (actions.Has(AnswerAction::kCancelDecode)) orders.decode->Cancel();
+  if (actions.Has(AnswerAction::kResumeDecode)) orders.decode->Resume();
+  if (actions.Has(AnswerAction::kAskTurn)) AskTurn();
+  if (actions.Has(AnswerAction::kResolve)) ResolvePictures();
+  if (actions.Has(AnswerAction::kProceed)) Proceed(orders.pictures);
+  if (actions.Has(AnswerAction::kAskDecode)) AskDecode();
+}
+
+void Answer::Tell(const AnswerEvent& event) {
+  Orders orders;
   {
     base::MutexLock lock(mutex_);
-    if (ended_) return;  // its client left meanwhile
-    parsed_ = *std::move(parsed);
-    timeline_.OnPictures(parsed_.pictures);
-    pictures_.Begin(parsed_);
+    orders = Take(event);
   }
+  Do(orders);
+}
+
+void Answer::Start(v1::GenerateRequest request, const std::string& tenant) {
+  deps_.running.Add(shared_from_this());
+  absl::StatusOr<ParsedRequest> parsed =
+      ParseRequest(std::move(request), tenant, deps_.options, deps_.clock.WallTime());
+  AnswerEvent event{.kind = AnswerEventKind::kParsed, .status = parsed.status()};
+  if (parsed.ok()) event.pictures = parsed->pictures.size();
+  Orders orders;
+  {
+    base::MutexLock lock(mutex_);
+    orders = Take(event);
+    if (orders.actions.Has(AnswerAction::kAskTurn)) {
+      parsed_ = *std::move(parsed);
+      timeline_.OnPictures(parsed_.pictures);
+      pictures_.Begin(parsed_);
+    }
+  }
+  Do(orders);
+}
+
+void Answer::AskTurn() {
   work_ = EstimateWork(parsed_, deps_.resolver, deps_.context_tokens);
   asked_at_ = deps_.clock.Now();
   deps_.admission.Ask(
-      ticket_, {.tenant = tenant, .tokens = work_.tokens, .deadline = request_.deadline},
+      ticket_,
+      {.tenant = parsed_.start.tenant(), .tokens = work_.tokens, .deadline = request_.deadline},
       [self = shared_from_this()](const absl::Status& status) { self->OnTurn(status); });
-  bool ended = false;
-  {
-    base::MutexLock lock(mutex_);
-    ended = ended_;
-  }
-  if (ended) deps_.admission.Release(ticket_);  // it was cancelled before it had asked
+  Tell({.kind = AnswerEventKind::kAsked});
 }
 
 void Answer::OnTurn(const absl::Status& status) {
-  if (!status.ok()) return End(status, {});
-  {
-    base::MutexLock lock(mutex_);
-    if (ended_) return;
-  }
-  admitted_ = deps_.clock.Now();
-  stage_ = "encode";
+  turn_at_ = deps_.clock.Now();
+  Tell({.kind = AnswerEventKind::kTurn, .status = status});
+}
+
+void Answer::ResolvePictures() {
   const size_t count = parsed_.pictures.size();
-  if (count == 0) StartDecode();
   for (size_t i = 0; i < count; ++i) {
-    const std::shared_ptr<EncodeCall> call = deps_.resolver.Resolve(
+    const auto picture = static_cast<uint32_t>(i);
+    Begin(deps_.resolver.Resolve(
         parsed_.pictures[i], request_,
-        {nullptr, [self = shared_from_this(), i](absl::StatusOr<ResolvedImage> image) {
-           self->OnResolved(i, std::move(image));
-         }});
-    KeepCall(call);
-    call->Proceed();
-    call->Start();
+        {.on_plan =
+             [self = shared_from_this(), picture](const v1::ImageRef&) {
+               self->Tell({.kind = AnswerEventKind::kPlanned, .picture = picture});
+             },
+         .on_done =
+             [self = shared_from_this(), picture](absl::StatusOr<ResolvedImage> image) {
+               self->OnResolved(picture, std::move(image));
+             }}));
   }
 }
 
-void Answer::OnResolved(size_t index, absl::StatusOr<ResolvedImage> image) {
-  bool all = false;
-  absl::Status status;
+// The rows of all pictures are known here, and nothing of what is planned is encoded yet: the place
+// to refuse a request whose rows do not fit.
+void Answer::Proceed(const std::vector<std::shared_ptr<EncodeCall>>& calls) {
+  for (const std::shared_ptr<EncodeCall>& call : calls) call->Proceed();
+}
+
+void Answer::OnResolved(uint32_t picture, absl::StatusOr<ResolvedImage> image) {
+  Orders orders;
   {
     base::MutexLock lock(mutex_);
-    status = pictures_.Resolve(index, std::move(image));
-    all = status.ok() && pictures_.complete() && !ended_;
+    orders = Take({.kind = AnswerEventKind::kResolved,
+                   .status = pictures_.Verdict(picture, image.status()),
+                   .picture = picture});
+    if (orders.actions.Has(AnswerAction::kKeep)) pictures_.Keep(picture, std::move(image));
   }
-  if (!status.ok()) {
-    End(status, {});
-    CancelCalls();
-    return;
-  }
-  if (all) StartDecode();
+  Do(orders);
 }
 
-void Answer::StartDecode() {
-  v1::DecodeStart start;
+void Answer::AskDecode() {
+  std::shared_ptr<v1::DecodeStart> start;
   Placement placement{.affinity = parsed_.affinity};
   {
     base::MutexLock lock(mutex_);
-    if (ended_ || (cancelled_ && !decoding_)) return;  // Cancel is about to end it
+    if (life_.state != AnswerState::kAsking) return;  // it has ended
     start = pictures_.MakeStart(deps_.options.quality_warning);
-    if (!std::exchange(decoding_, true)) calls_.clear();
   }
-  if (const absl::Status status = ClimbLadder(start, placement); !status.ok()) {
-    return End(status, {});
+  AnswerEvent event{.kind = AnswerEventKind::kCallMade, .status = ClimbLadder(*start, placement)};
+  std::shared_ptr<DecodeCall> call;
+  if (event.status.ok()) {
+    call = deps_.decode.Generate(std::move(start), request_, placement, shared_from_this());
   }
-  stage_ = "decode";
-  const std::shared_ptr<DecodeCall> call =
-      deps_.decode.Generate(std::make_shared<const v1::DecodeStart>(std::move(start)), request_,
-                            placement, shared_from_this());
-  bool cancel = false;
+  Orders orders;
   {
     base::MutexLock lock(mutex_);
-    if (ended_) return;
-    decode_call_ = call;
-    cancel = cancelled_ || !failure_.ok();
+    orders = Take(event);
+    if (orders.actions.Has(AnswerAction::kStartDecode)) decode_call_ = call;
   }
-  if (cancel) call->Cancel();
-  call->Start();
+  if (orders.actions.Has(AnswerAction::kStartDecode)) call->Start();
+  Do(orders);
 }
 
 absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
@@ -163,87 +202,79 @@ absl::Status Answer::ClimbLadder(v1::DecodeStart& start, Placement& placement) {
 // the record still, in memory or in the store, or nobody has.
 void Answer::OnNeedRows(const v1::NeedRows& need) {
   std::vector<uint32_t> pictures;
-  int number = 0;
+  uint32_t attempt = 0;
   {
     base::MutexLock lock(mutex_);
+    if (!Take({.kind = AnswerEventKind::kRowsNeeded}).actions.Has(AnswerAction::kMakeRows)) return;
     pictures = pictures_.Needed(need);
-    number = try_;
+    attempt = life_.attempt;
   }
   for (const uint32_t picture : pictures) {
-    const std::shared_ptr<EncodeCall> call = deps_.resolver.Encode(
-        parsed_.pictures[picture], request_,
-        {nullptr, [self = shared_from_this(), picture, number](absl::StatusOr<ResolvedImage> image) {
-           self->OnRowsMade(picture, number, std::move(image));
-         }});
-    KeepCall(call);
-    call->Proceed();
-    call->Start();
+    const std::shared_ptr<EncodeCall> call =
+        deps_.resolver.Encode(parsed_.pictures[picture], request_,
+                              {.on_plan = nullptr,
+                               .on_done = [self = shared_from_this(), picture,
+                                           attempt](absl::StatusOr<ResolvedImage> image) {
+                                 self->OnRowsMade(picture, attempt, std::move(image));
+                               }});
+    call->Proceed();  // decode waits for it
+    Begin(call);
   }
 }
 
-// What only a try before this one has asked for says nothing of this one: it may have the rows.
-void Answer::OnRowsMade(uint32_t picture, int number, absl::StatusOr<ResolvedImage> image) {
-  std::shared_ptr<DecodeCall> call;
-  std::optional<uint32_t> asked;  // as decode calls it
-  absl::Status status;
+void Answer::OnRowsMade(uint32_t picture, uint32_t attempt, absl::StatusOr<ResolvedImage> image) {
+  Orders orders;
+  std::vector<uint32_t> rows;  // as decode calls the picture
   {
     base::MutexLock lock(mutex_);
-    asked = pictures_.NumberOf(picture);
-    if (!asked || again_ || number != try_) return;
-    call = decode_call_;
-    bool anew = false;
-    status = pictures_.ResolveAgain(picture, told_, std::move(image), anew);
-    if (anew) {
-      again_ = true;
-    } else if (!status.ok() && failure_.ok()) {
-      failure_ = status;
+    const bool late = life_.state == AnswerState::kTelling;
+    orders = Take({.kind = AnswerEventKind::kRowsMade,
+                   .status = pictures_.RowsVerdict(picture, image.status(), late),
+                   .attempt = attempt,
+                   .spare = pictures_.IsSpare(image.status())});
+    if (orders.actions.Has(AnswerAction::kSayRows)) rows = {pictures_.NumberOf(picture)};
+    if (orders.actions.Has(AnswerAction::kKeep)) {
+      late ? pictures_.KeepRows(picture, std::move(image->rows))
+           : pictures_.Keep(picture, std::move(image));
     }
   }
-  if (!call) return;
-  if (status.ok()) {
-    call->RowsReady({*asked});
-  } else {
-    call->Cancel();
+  if (!rows.empty()) orders.decode->RowsReady(rows);
+  Do(orders);
+}
+
+void Answer::Begin(const std::shared_ptr<EncodeCall>& call) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!life_.wants_pictures()) return;
+    picture_calls_.push_back(call);
   }
+  call->Start();
 }
 
 bool Answer::OnPiece(v1::TextPiece piece) {
-  if (first_piece_ == absl::InfinitePast() && !BeginTelling()) return true;
-  const absl::Time now = deps_.clock.Now();
-  timeline_.OnPiece(now);
-  if (first_piece_ == absl::InfinitePast()) {
-    first_piece_ = now;
-    stage_ = "generation";
-    deps_.admission.Began(ticket_);
-    SayWhatIsLeftOut(piece);
-    LetGoOfPictures();
-  }
-  LetGoOfRows();
-  return sink_.OnPiece(std::move(piece));
-}
-
-// Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
-void Answer::LetGoOfPictures() {
-  for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
-  std::vector<std::shared_ptr<Call>> calls;  // they have the bytes, too; they go without the lock
-  base::MutexLock lock(mutex_);
-  calls.swap(calls_);
-}
-
-// In front of the first piece, where a picture was left out.
-void Answer::SayWhatIsLeftOut(v1::TextPiece& piece) {
-  base::MutexLock lock(mutex_);
-  if (pictures_.losses().empty()) return;
-  piece.set_text(absl::StrCat(kAnswerWithout, piece.text()));
-}
-
-void Answer::Resume() {
-  std::shared_ptr<DecodeCall> call;
+  Orders orders;
+  std::vector<std::shared_ptr<const void>> rows;  // they go without the lock, as the calls do
+  bool incomplete = false;
   {
     base::MutexLock lock(mutex_);
-    call = decode_call_;
+    orders = Take({.kind = AnswerEventKind::kPiece});
+    if (!orders.actions.Has(AnswerAction::kTell)) return true;
+    rows = pictures_.TakeRows();
+    incomplete = !pictures_.losses().empty();
   }
-  if (call) call->Resume();
+  const absl::Time now = deps_.clock.Now();
+  timeline_.OnPiece(now);
+  if (orders.actions.Has(AnswerAction::kBegin)) {
+    first_piece_ = now;
+    deps_.admission.Began(ticket_);
+    if (incomplete) piece.set_text(absl::StrCat(kAnswerWithout, piece.text()));
+    // Decode has the rows: that somebody needs a picture's bytes again is not worth keeping them.
+    // Calls have them, too.
+    for (Picture& picture : parsed_.pictures) picture.bytes = nullptr;
+    orders.pictures.clear();
+  }
+  rows.clear();
+  return sink_.OnPiece(std::move(piece));
 }
 
 absl::Time Answer::SinkDeadline(absl::Time now) const {
@@ -252,53 +283,44 @@ absl::Time Answer::SinkDeadline(absl::Time now) const {
 
 void Answer::GiveUpSlowClient() {
   const bool late = deps_.clock.Now() >= request_.deadline;
-  std::shared_ptr<DecodeCall> call;
-  {
-    base::MutexLock lock(mutex_);
-    call = decode_call_;
-    if (failure_.ok()) {
-      failure_ = late ? absl::DeadlineExceededError("the client did not read its answer")
-                      : base::Error(absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
-                                    "the client does not read its answer: too much text is "
-                                    "waiting");
-    }
-  }
-  if (call) call->Cancel();
+  Tell({.kind = AnswerEventKind::kSlow,
+        .status = late ? absl::DeadlineExceededError("the client did not read its answer")
+                       : base::Error(absl::StatusCode::kResourceExhausted, "SLOW_CLIENT",
+                                     "the client does not read its answer: too much text is "
+                                     "waiting")});
 }
 
 void Answer::OnDone(const absl::Status& status, const v1::DecodeEnd& end) {
-  absl::Status failure;
-  bool again = false;
+  AnswerEvent event{.kind = AnswerEventKind::kDone, .status = status};
+  // Decode knows that it is full, not how soon it will be less so.
+  if (!status.ok() && base::ReasonOf(status) == "QUEUE_FULL") {
+    event.status = base::WithRetry(status, deps_.admission.RetryAfter());
+  }
+  std::shared_ptr<DecodeCall> call;  // goes without the lock
+  Orders orders;
+  bool good = false;
   {
     base::MutexLock lock(mutex_);
-    failure = failure_;
-    decode_call_ = nullptr;
-    ++try_;
-    again = std::exchange(again_, false) && failure.ok() && !cancelled_;
+    call = std::move(decode_call_);
+    orders = Take(event);
+    good = orders.actions.Has(AnswerAction::kEnd) && life_.cause.ok();
   }
-  if (again) return StartDecode();
-  if (status.ok()) {
-    deps_.pace.Observe(end, deps_.clock.Now());
-    return End(status, Respond(end));
-  }
-  // Decode knows that it is full, not how soon it will be less so.
-  const bool full = failure.ok() && base::ReasonOf(status) == "QUEUE_FULL";
-  if (full) failure = base::WithRetry(status, deps_.admission.RetryAfter());
-  End(failure.ok() ? status : failure, {});
-  CancelCalls();
+  if (!good) return Do(orders);
+  deps_.pace.Observe(end, deps_.clock.Now());
+  Do(orders, Respond(end));
 }
 
 v1::GenerateResponse Answer::Respond(const v1::DecodeEnd& end) {
   const absl::Time now = deps_.clock.Now();
   GatewayTimes times;
-  times.queue = absl::ToDoubleSeconds(admitted_ - asked_at_);
+  times.queue = absl::ToDoubleSeconds(turn_at_ - asked_at_);
   times.total = absl::ToDoubleSeconds(now - arrival_);
   times.first_token = first_piece_ == absl::InfinitePast()
                           ? times.total
                           : absl::ToDoubleSeconds(first_piece_ - arrival_);
   base::MutexLock lock(mutex_);
   v1::GenerateResponse response =
-      MakeResponse(pictures_.InOrder(end), pictures_.images(), times, by_);
+      MakeResponse(pictures_.InOrder(end), pictures_.images(), times, route_);
   v1::Receipt& receipt = *response.mutable_receipt();
   for (const std::string& loss : pictures_.losses()) receipt.add_degraded(loss);
   if (shortened_to_ > 0 && end.finish_reason() == v1::FINISH_REASON_LENGTH) {
@@ -306,67 +328,27 @@ v1::GenerateResponse Answer::Respond(const v1::DecodeEnd& end) {
     receipt.add_degraded(absl::StrCat("output: ended after ", shortened_to_, " tokens instead of ",
                                       work_.max_tokens, " for its deadline"));
   }
-  if (by_.redirected) {
+  if (route_.redirected) {
     deps_.metrics.OnDegraded(LadderStep::kRedirect);
-    receipt.add_degraded(absl::StrCat("redirect: ", by_.reason));
+    receipt.add_degraded(absl::StrCat("redirect: ", route_.reason));
   }
   return response;
-}
-
-void Answer::LetGoOfRows() {
-  std::vector<std::shared_ptr<const void>> rows;  // they go without the lock
-  base::MutexLock lock(mutex_);
-  rows = pictures_.TakeRows();
-}
-
-void Answer::KeepCall(std::shared_ptr<Call> call) {
-  if (call == nullptr) return;
-  bool cancel = false;
-  {
-    base::MutexLock lock(mutex_);
-    cancel = ended_ || cancelled_;
-    if (!cancel) calls_.push_back(call);
-  }
-  if (cancel) call->Cancel();
-}
-
-void Answer::CancelCalls() {
-  std::vector<std::shared_ptr<Call>> calls;
-  {
-    base::MutexLock lock(mutex_);
-    calls.swap(calls_);
-    if (decode_call_) calls.push_back(decode_call_);
-  }
-  for (const std::shared_ptr<Call>& call : calls) call->Cancel();
 }
 
 void Answer::Cancel() {
   const absl::Duration given = request_.deadline - arrival_;
   const bool late =
       deps_.clock.Now() + kDeadlineSlack + kDeadlineRounding * given >= request_.deadline;
-  const absl::Status status = late ? absl::DeadlineExceededError("the client waits no longer")
-                                   : absl::CancelledError("the client has gone");
-  Stop(status, late);
+  Tell({.kind = late ? AnswerEventKind::kAbort : AnswerEventKind::kCancel,
+        .status = late ? absl::DeadlineExceededError("the client waits no longer")
+                       : absl::CancelledError("the client has gone")});
 }
 
-void Answer::Stop(const absl::Status& status, bool told) {
-  bool decoding = false;
-  {
-    base::MutexLock lock(mutex_);
-    cancelled_ = true;
-    decoding = decoding_;
-    if (told && failure_.ok()) failure_ = status;
-  }
-  // Decode's own end follows; a picture that waits for an upload of others does not end by itself.
-  if (!decoding) End(status, {});
-  CancelCalls();
-}
-
-absl::Status Answer::Late(const absl::Status& status) const {
+absl::Status Answer::Late(const absl::Status& status, absl::string_view reached) const {
   const std::string reason = base::ReasonOf(status);
   absl::string_view inner = reason;
   const bool known = absl::ConsumePrefix(&inner, "DEADLINE_IN_");
-  const std::string stage = known ? absl::AsciiStrToLower(inner) : std::string(stage_.load());
+  const std::string stage = known ? absl::AsciiStrToLower(inner) : std::string(reached);
   absl::Status late = base::Error(absl::StatusCode::kDeadlineExceeded, "DEADLINE",
                                   absl::StrCat("the deadline passed in stage ", stage, " after ",
                                                absl::FormatDuration(deps_.clock.Now() - arrival_),
@@ -374,19 +356,22 @@ absl::Status Answer::Late(const absl::Status& status) const {
   return base::WithFact(std::move(late), "stage", stage);
 }
 
-void Answer::End(const absl::Status& status, const v1::GenerateResponse& response) {
+void Answer::End(const v1::GenerateResponse& response) {
+  std::vector<std::shared_ptr<const void>> rows;
+  absl::Status status;
+  const char* stage = nullptr;
   bool computed = false;
   {
     base::MutexLock lock(mutex_);
-    if (ended_) return;
-    ended_ = true;
+    rows = pictures_.TakeRows();
+    status = life_.cause;
+    stage = NameOf(life_.stage);
     computed = pictures_.computed();
   }
-  LetGoOfRows();
-  deps_.admission.Release(ticket_);
-  timeline_.OnEnd(deps_.clock.Now(), status, stage_.load(), response, computed);
+  rows.clear();
+  timeline_.OnEnd(deps_.clock.Now(), status, stage, response, computed);
   const bool late = absl::IsDeadlineExceeded(status) && base::ReasonOf(status) != "DEADLINE";
-  sink_.OnEnd(late ? Late(status) : status, response);
+  sink_.OnEnd(late ? Late(status, stage) : status, response);
 }
 
 }  // namespace tessera::gateway

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,11 +10,12 @@
 #include "common/rpc/trace/request_context.h"
 #include "services/gateway/admission/admission.h"
 #include "services/gateway/admission/pace.h"
+#include "services/gateway/answer/answer_life.h"
 #include "services/gateway/answer/answer_options.h"
 #include "services/gateway/answer/answer_pictures.h"
+#include "services/gateway/answer/parse_request.h"
 #include "services/gateway/answer/request_metrics.h"
 #include "services/gateway/answer/running_requests.h"
-#include "services/gateway/answer/validate.h"
 #include "services/gateway/answer/work_estimate.h"
 #include "services/gateway/fleet/decode_client.h"
 #include "services/gateway/pictures/image_resolver.h"
@@ -49,8 +49,9 @@ struct AnswerDeps {
   uint32_t context_tokens = 0;  // of the model; 0: not known
 };
 
-// One request on its way: its turn, pictures to refs, then decode, then pieces to the sink. Any
-// thread; keeps itself alive until the sink has had its end.
+// One request on its way: its turn, pictures to refs, then decode, then pieces to the sink. Tells
+// AnswerLife what happens, under its lock, and does what that says, without. Any thread; keeps
+// itself alive until the sink has had its end.
 class Answer final : public DecodeEvents,
                      public RunningRequest,
                      public std::enable_shared_from_this<Answer> {
@@ -67,13 +68,15 @@ class Answer final : public DecodeEvents,
   ~Answer() override { deps_.running.Remove(*this); }
 
   // Called once.
-  void Start(const v1::GenerateRequest& request, const std::string& tenant);
+  void Start(v1::GenerateRequest request, const std::string& tenant);
   // The end comes with CANCELLED, unless it came before; or, where the client has waited until its
   // deadline, with DEADLINE_EXCEEDED.
   void Cancel();
-  void Abort(const absl::Status& status) override { Stop(status, true); }
+  void Abort(const absl::Status& status) override {
+    Tell({.kind = AnswerEventKind::kAbort, .status = status});
+  }
   // The sink takes pieces again, after it had said that it does not.
-  void Resume();
+  void Resume() { Tell({.kind = AnswerEventKind::kResumed}); }
   // The sink has not done so in time (SinkDeadline): the end comes with RESOURCE_EXHAUSTED,
   // SLOW_CLIENT, or DEADLINE_EXCEEDED. While a sink is full nobody else sees the deadline pass.
   void GiveUpSlowClient();
@@ -81,9 +84,8 @@ class Answer final : public DecodeEvents,
   absl::Time SinkDeadline(absl::Time now) const;
 
   void OnRouted(const Routed& routed) override {
-    by_ = routed;
-    base::MutexLock lock(mutex_);
-    ++try_;
+    route_ = routed;
+    Tell({.kind = AnswerEventKind::kRouted});
   }
   void OnAccepted(const v1::Accepted& accepted) override {}
   void OnNeedRows(const v1::NeedRows& need) override;
@@ -91,34 +93,36 @@ class Answer final : public DecodeEvents,
   void OnDone(const absl::Status& status, const v1::DecodeEnd& end) override;
 
  private:
-  // It is let in, or is not.
+  // What is to be done, and with which calls: those of the moment in which it was said.
+  struct Orders {
+    AnswerActions actions;
+    std::shared_ptr<DecodeCall> decode;
+    std::vector<std::shared_ptr<EncodeCall>> pictures;
+  };
+
+  Orders Take(const AnswerEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Carries out what needs nothing of the event. `response`: of the end, where it is good.
+  void Do(const Orders& orders,
+          const v1::GenerateResponse& response = v1::GenerateResponse::default_instance());
+  void Tell(const AnswerEvent& event);
+
+  void AskTurn();
   void OnTurn(const absl::Status& status);
-  void OnResolved(size_t index, absl::StatusOr<ResolvedImage> image);
-  // For try `number`, which had asked for them.
-  void OnRowsMade(uint32_t picture, int number, absl::StatusOr<ResolvedImage> image);
-  // With the first piece. False: it is of a try that was cancelled to ask anew, and is not told.
-  bool BeginTelling() {
-    base::MutexLock lock(mutex_);
-    return told_ = !again_;
-  }
-  void StartDecode();
+  void ResolvePictures();
+  void Proceed(const std::vector<std::shared_ptr<EncodeCall>>& calls);
+  void OnResolved(uint32_t picture, absl::StatusOr<ResolvedImage> image);
+  void AskDecode();
   // Changes what decode is asked, or where, for the deadline's sake; not OK: it cannot be met.
   absl::Status ClimbLadder(v1::DecodeStart& start, Placement& placement);
-  void SayWhatIsLeftOut(v1::TextPiece& piece);
-  // Decode has read the pictures' rows, or never will. Allocates nothing when none are kept.
-  void LetGoOfRows();
-  // With the first piece.
-  void LetGoOfPictures();
-  void KeepCall(std::shared_ptr<Call> call);
-  void CancelCalls();
-  // `told`: the end has `status`, whatever decode says of its own.
-  void Stop(const absl::Status& status, bool told);
+  // For `attempt`, which had missed them.
+  void OnRowsMade(uint32_t picture, uint32_t attempt, absl::StatusOr<ResolvedImage> image);
+  // Keeps a picture's call and begins it, unless that is of no use any more.
+  void Begin(const std::shared_ptr<EncodeCall>& call);
   // The error of a deadline: one stage in message and facts, decode's where the end came from
   // there.
-  absl::Status Late(const absl::Status& status) const;
+  absl::Status Late(const absl::Status& status, absl::string_view reached) const;
   v1::GenerateResponse Respond(const v1::DecodeEnd& end);
-  // The first end wins; later ones are ignored.
-  void End(const absl::Status& status, const v1::GenerateResponse& response);
+  void End(const v1::GenerateResponse& response);
 
   const AnswerDeps deps_;
   const rpc::RequestContext request_;
@@ -126,25 +130,21 @@ class Answer final : public DecodeEvents,
   AnswerSink& sink_;
   const Admission::Ticket ticket_;
   RequestTimeline timeline_;
-  ParsedRequest parsed_;  // written before its turn, as the next
-  WorkEstimate work_;
-  std::atomic<const char*> stage_{"admission"};  // reached so far, for the error of a deadline
+  ParsedRequest parsed_;  // written before its turn
+  WorkEstimate work_;     // written before its turn
+  absl::Time asked_at_;   // for its turn
+  absl::Time turn_at_;
+  uint32_t shortened_to_ = 0;  // tokens, by AskDecode; 0: it was not
+  // By decode's events only.
+  absl::Time first_piece_ = absl::InfinitePast();
+  Routed route_;
 
   base::Mutex mutex_;
+  AnswerLife life_ ABSL_GUARDED_BY(mutex_);
   AnswerPictures pictures_ ABSL_GUARDED_BY(mutex_);
-  bool again_ ABSL_GUARDED_BY(mutex_) = false;  // decode was cancelled to be asked anew
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;   // something of the answer: none is asked anew
-  int try_ ABSL_GUARDED_BY(mutex_) = 0;         // one more with each replica and each end
-  std::vector<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // why decode was cancelled, if we did it
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool decoding_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time asked_at_, admitted_;                 // for its turn
-  uint32_t shortened_to_ = 0;                      // tokens, by StartDecode; 0: it was not
-  absl::Time first_piece_ = absl::InfinitePast();  // by decode's events only, as is by_
-  Routed by_;
+  // Begun, or about to be; those that have ended, too, until the answer begins.
+  std::vector<std::shared_ptr<EncodeCall>> picture_calls_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<DecodeCall> decode_call_ ABSL_GUARDED_BY(mutex_);  // until its last word
 };
 
 }  // namespace tessera::gateway

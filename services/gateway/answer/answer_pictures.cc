@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/error.h"
 
 namespace tessera::gateway {
@@ -32,35 +33,47 @@ absl::Status RowsLost(const absl::Status& status) {
 
 }  // namespace
 
-void AnswerPictures::Begin(const ParsedRequest& parsed) {
+void AnswerPictures::Begin(ParsedRequest& parsed) {
   parsed_ = &parsed;
-  unresolved_ = parsed.pictures.size();
-  images_.resize(unresolved_);
-  left_out_.assign(unresolved_, false);
+  images_.resize(parsed.pictures.size());
+  left_out_.assign(parsed.pictures.size(), false);
 }
 
-absl::Status AnswerPictures::Resolve(size_t index, absl::StatusOr<ResolvedImage> image) {
+absl::Status AnswerPictures::Verdict(size_t index, const absl::Status& status) const {
+  if (status.ok() || IsSpare(status)) return absl::OkStatus();
+  return AtPicture(status, parsed_->picture_fields[index]);
+}
+
+absl::Status AnswerPictures::RowsVerdict(size_t index, const absl::Status& status,
+                                         bool late) const {
+  if (status.ok()) return status;
+  return AtPicture(late ? RowsLost(status) : status, parsed_->picture_fields[index]);
+}
+
+bool AnswerPictures::IsSpare(const absl::Status& status) const {
+  return parsed_->text_only_without_encoder && absl::IsUnavailable(status);
+}
+
+void AnswerPictures::Keep(size_t index, absl::StatusOr<ResolvedImage> image) {
   if (image.ok()) {
     images_[index] = *std::move(image);
-  } else if (!LeaveOut(index, image.status())) {
-    return AtPicture(image.status(), parsed_->picture_fields[index]);
+    return;
   }
-  --unresolved_;
-  return absl::OkStatus();
-}
-
-bool AnswerPictures::LeaveOut(size_t index, const absl::Status& status) {
-  if (!parsed_->text_only_without_encoder || !absl::IsUnavailable(status)) return false;
   left_out_[index] = true;
-  losses_.push_back(
-      absl::StrCat("picture ", index + 1, " was left out: ", std::string(status.message())));
-  return true;
+  losses_.push_back(absl::StrCat("picture ", index + 1,
+                                 " was left out: ", std::string(image.status().message())));
 }
 
-v1::DecodeStart AnswerPictures::MakeStart(const std::string& quality_warning) {
-  v1::DecodeStart start = parsed_->start;
+void AnswerPictures::KeepRows(size_t index, std::shared_ptr<const void> rows) {
+  images_[index].rows = std::move(rows);
+}
+
+std::shared_ptr<v1::DecodeStart> AnswerPictures::MakeStart(const std::string& quality_warning) {
+  const bool again = parsed_->text_only_without_encoder;  // perhaps
+  auto start = again ? std::make_shared<v1::DecodeStart>(parsed_->start)
+                     : std::make_shared<v1::DecodeStart>(std::move(parsed_->start));
   asked_.clear();
-  for (v1::DecodeMessage& message : *start.mutable_messages()) {
+  for (v1::DecodeMessage& message : *start->mutable_messages()) {
     for (v1::DecodePart& part : *message.mutable_parts()) {
       if (!part.has_image()) continue;
       const uint32_t picture = part.image();
@@ -70,10 +83,10 @@ v1::DecodeStart AnswerPictures::MakeStart(const std::string& quality_warning) {
       }
       part.set_image(static_cast<uint32_t>(asked_.size()));
       asked_.push_back(picture);
-      *start.add_images() = images_[picture].ref;
+      *start->add_images() = images_[picture].ref;
     }
   }
-  WarnOfQuality(quality_warning, start);
+  WarnOfQuality(quality_warning, *start);
   return start;
 }
 
@@ -96,26 +109,10 @@ std::vector<uint32_t> AnswerPictures::Needed(const v1::NeedRows& need) const {
   return pictures;
 }
 
-std::optional<uint32_t> AnswerPictures::NumberOf(uint32_t index) const {
+uint32_t AnswerPictures::NumberOf(uint32_t index) const {
   const auto place = std::find(asked_.begin(), asked_.end(), index);
-  if (place == asked_.end()) return std::nullopt;
+  CHECK(place != asked_.end());
   return static_cast<uint32_t>(place - asked_.begin());
-}
-
-absl::Status AnswerPictures::ResolveAgain(uint32_t index, bool late,
-                                          absl::StatusOr<ResolvedImage> image, bool& asked_anew) {
-  asked_anew = false;
-  if (image.ok() && late) {
-    images_[index].rows = std::move(image->rows);  // what the picture cost is known
-    return absl::OkStatus();
-  }
-  if (image.ok()) {
-    images_[index] = *std::move(image);
-    return absl::OkStatus();
-  }
-  asked_anew = !late && LeaveOut(index, image.status());
-  const absl::Status status = late ? RowsLost(image.status()) : image.status();
-  return AtPicture(status, parsed_->picture_fields[index]);
 }
 
 int64_t AnswerPictures::rows_made() const {

@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 #include "services/gateway/pictures/image_resolver.h"
 #include "tessera/v1/decode.pb.h"
 
@@ -19,26 +18,29 @@ namespace tessera::gateway {
 class AnswerPictures {
  public:
   // Once, before anything else. `parsed` outlives this.
-  void Begin(const ParsedRequest& parsed);
+  void Begin(ParsedRequest& parsed);
 
-  // What became of picture `index`. Not OK: the request fails with this, which names the picture.
-  absl::Status Resolve(size_t index, absl::StatusOr<ResolvedImage> image);
-  // All have been resolved.
-  bool complete() const { return unresolved_ == 0; }
+  // OK: what vision said of picture `index`, `status`, lets the request go on. Else it fails with
+  // this, which names the picture.
+  absl::Status Verdict(size_t index, const absl::Status& status) const;
+  // Why the rows of picture `index` that decode missed cannot be had, which fails the request; OK
+  // where they can. `late`: the answer had begun, so the picture's bytes are gone.
+  absl::Status RowsVerdict(size_t index, const absl::Status& status, bool late) const;
+  // The client would rather be answered without a picture of which vision said `status`.
+  bool IsSpare(const absl::Status& status) const;
+
+  // What became of picture `index`. REQUIRES: it is OK, or IsSpare.
+  void Keep(size_t index, absl::StatusOr<ResolvedImage> image);
+  // In the midst of an answer, where what the picture cost is known: its rows alone.
+  void KeepRows(size_t index, std::shared_ptr<const void> rows);
 
   // What decode is asked now: with the pictures that are not left out, under new numbers, and
-  // `quality_warning` behind bad ones.
-  v1::DecodeStart MakeStart(const std::string& quality_warning);
+  // `quality_warning` behind bad ones. More than once only where a picture may be left out.
+  std::shared_ptr<v1::DecodeStart> MakeStart(const std::string& quality_warning);
   // The pictures that decode means by `need`.
   std::vector<uint32_t> Needed(const v1::NeedRows& need) const;
-  // What decode calls picture `index` now; nullopt where it was not asked about it.
-  std::optional<uint32_t> NumberOf(uint32_t index) const;
-
-  // What became of the rows of picture `index` that decode missed. `late`: the answer had begun, so
-  // the picture's bytes are gone. OK: there again. Not OK, and `asked_anew`: it is left out, decode
-  // is to be asked anew. Not OK else: as Resolve.
-  absl::Status ResolveAgain(uint32_t index, bool late, absl::StatusOr<ResolvedImage> image,
-                            bool& asked_anew);
+  // What decode calls picture `index` now. REQUIRES: it was asked about it.
+  uint32_t NumberOf(uint32_t index) const;
 
   // Rows that decode cannot have seen yet: those that were made for this request.
   int64_t rows_made() const;
@@ -54,17 +56,13 @@ class AnswerPictures {
   std::vector<std::shared_ptr<const void>> TakeRows();
 
  private:
-  // The client would rather be answered without a picture that nobody can encode now. False: it is
-  // no such loss, or no such client.
-  bool LeaveOut(size_t index, const absl::Status& status);
   void WarnOfQuality(const std::string& warning, v1::DecodeStart& start) const;
 
-  const ParsedRequest* parsed_ = nullptr;
+  ParsedRequest* parsed_ = nullptr;
   std::vector<ResolvedImage> images_;
   std::vector<bool> left_out_;
   std::vector<uint32_t> asked_;  // by decode's numbers
   std::vector<std::string> losses_;
-  size_t unresolved_ = 0;
 };
 
 }  // namespace tessera::gateway

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 #include "services/gateway/pictures/image_resolver.h"
 
 namespace tessera::gateway {

@@ -25,13 +25,12 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
         place_(std::move(call.place)),
         response_(response) {}
 
-  void Run(std::shared_ptr<Answer> answer, const v1::GenerateRequest& request,
-           const std::string& tenant) {
+  void Run(std::shared_ptr<Answer> answer, v1::GenerateRequest request, const std::string& tenant) {
     {
       base::MutexLock lock(mutex_);
       answer_ = answer;
     }
-    answer->Start(request, tenant);
+    answer->Start(std::move(request), tenant);
   }
 
   bool OnPiece(v1::TextPiece piece) override {
@@ -188,7 +187,7 @@ grpc::ServerUnaryReactor* GatewayService::DoGenerate(
       new UnaryAnswer({deps_.options, timers_, deps_.answer.clock}, *call, context, response);
   reactor->Run(
       std::make_shared<Answer>(deps_.answer, std::move(call->request), call->arrival, *reactor),
-      request.message, call->tenant);
+      request.Take(), call->tenant);
   return reactor;
 }
 
@@ -199,7 +198,8 @@ grpc::ServerWriteReactor<v1::GenerateStreamResponse>* GatewayService::DoGenerate
             request.message.ByteSizeLong());
   if (!call.ok()) return new RefusedStream(call.status());
   return StreamReactor::Start({deps_.options, timers_, deps_.answer.clock}, deps_.answer,
-                              *std::move(call), context, request.message.request());
+                              *std::move(call), context,
+                              std::move(*request.Take().mutable_request()));
 }
 
 grpc::ServerReadReactor<rpc::Bounded<v1::UploadImageRequest>>* GatewayService::DoUploadImage(

@@ -9,7 +9,7 @@ namespace tessera::gateway {
 
 StreamReactor* StreamReactor::Start(const ReactorDeps& deps, const AnswerDeps& answer_deps,
                                     AdmittedCall call, grpc::CallbackServerContext& context,
-                                    const v1::GenerateRequest& message) {
+                                    v1::GenerateRequest message) {
   const std::shared_ptr<StreamReactor> reactor(new StreamReactor(deps, call, context));
   reactor->self_ = reactor;
   auto answer = std::make_shared<Answer>(answer_deps, std::move(call.request), call.arrival,
@@ -18,7 +18,7 @@ StreamReactor* StreamReactor::Start(const ReactorDeps& deps, const AnswerDeps& a
     base::MutexLock lock(reactor->mutex_);
     reactor->answer_ = answer;
   }
-  answer->Start(message, call.tenant);
+  answer->Start(std::move(message), call.tenant);
   return reactor.get();
 }
 

@@ -28,7 +28,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   // The reactor of a new call; `answer` makes it, once, for the sink it is given.
   static StreamReactor* Start(const ReactorDeps& deps, const AnswerDeps& answer_deps,
                               AdmittedCall call, grpc::CallbackServerContext& context,
-                              const v1::GenerateRequest& message);
+                              v1::GenerateRequest message);
 
   bool OnPiece(v1::TextPiece piece) override;
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override;

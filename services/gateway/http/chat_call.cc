@@ -150,8 +150,7 @@ void ChatCall::StartAnswer() {
     }
   }
   if (gone) return Refuse(absl::CancelledError("the client has gone"));
-  const v1::GenerateRequest request = std::move(request_.request);
-  answer->Start(request, tenant_);
+  answer->Start(std::move(request_.request), tenant_);
 }
 
 void ChatCall::Refuse(const absl::Status& status) {

@@ -35,8 +35,8 @@ struct ChatRequest {
 };
 
 // Types, roles, parts and what HTTP alone has are checked here, ranges by ParseRequest of
-// services/gateway/answer/validate.h. Unknown fields are ignored. INVALID_ARGUMENT blames a field
-// by its name in the body, such as "messages[0].content[1].image_url". Pure.
+// services/gateway/answer/parse_request.h. Unknown fields are ignored. INVALID_ARGUMENT blames a
+// field by its name in the body, such as "messages[0].content[1].image_url". Pure.
 absl::StatusOr<ChatRequest> ParseChatRequest(absl::string_view body, const ChatLimits& limits);
 
 // The name in the body of a field of v1::GenerateRequest, which errors from further in blame:

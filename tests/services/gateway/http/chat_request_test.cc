@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 #include "services/gateway/http/http_error.h"
 
 namespace tessera::gateway::http {

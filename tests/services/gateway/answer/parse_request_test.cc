@@ -1,9 +1,11 @@
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "common/base/error.h"
 
@@ -32,7 +34,22 @@ absl::StatusOr<ParsedRequest> Parse(const v1::GenerateRequest& request) {
   return ParseRequest(request, "tenant", options, absl::FromUnixSeconds(1'700'000'000));
 }
 
-TEST(ValidateTest, PartsKeepTheirOrderAndPicturesAreCounted) {
+TEST(ParseRequestTest, InlineBytesAreMovedNotCopied) {
+  v1::GenerateRequest request = GoodRequest();
+  std::string& data = *request.mutable_messages(0)
+                           ->mutable_parts(0)
+                           ->mutable_image()
+                           ->mutable_inline_data()
+                           ->mutable_data();
+  data = std::string(1000, 'p');
+  const char* const bytes = data.data();
+  const absl::StatusOr<ParsedRequest> parsed =
+      ParseRequest(std::move(request), "tenant", TwoImageOptions(), absl::UnixEpoch());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->pictures.at(0).bytes->data(), bytes);
+}
+
+TEST(ParseRequestTest, PartsKeepTheirOrderAndPicturesAreCounted) {
   v1::GenerateRequest request = GoodRequest();
   request.mutable_messages(0)->add_parts()->mutable_image()->mutable_inline_data()->set_data("b");
   const absl::StatusOr<ParsedRequest> parsed = Parse(request);
@@ -51,7 +68,7 @@ struct BadCase {
   const char* field;
 };
 
-TEST(ValidateTest, EveryMistakeNamesItsField) {
+TEST(ParseRequestTest, EveryMistakeNamesItsField) {
   const float nan = std::nanf("");
   const std::vector<BadCase> cases = {
       {"no messages", [](auto& r) { r.clear_messages(); }, "messages"},
@@ -127,7 +144,7 @@ TEST(ValidateTest, EveryMistakeNamesItsField) {
   }
 }
 
-TEST(ValidateTest, OptionsAtTheirBordersAreTaken) {
+TEST(ParseRequestTest, OptionsAtTheirBordersAreTaken) {
   v1::GenerateRequest request = GoodRequest();
   v1::GenerationOptions& options = *request.mutable_options();
   options.set_repetition_penalty(0.1f);
@@ -139,7 +156,7 @@ TEST(ValidateTest, OptionsAtTheirBordersAreTaken) {
   EXPECT_TRUE(Parse(request).ok()) << Parse(request).status();
 }
 
-TEST(ValidateTest, AnotherModelIsNotFound) {
+TEST(ParseRequestTest, AnotherModelIsNotFound) {
   v1::GenerateRequest request = GoodRequest();
   request.set_model("gpt");
   const absl::Status status = Parse(request).status();
@@ -149,7 +166,7 @@ TEST(ValidateTest, AnotherModelIsNotFound) {
   EXPECT_TRUE(Parse(request).ok());
 }
 
-TEST(ValidateTest, AnEmptyQuestionIsAQuestion) {
+TEST(ParseRequestTest, AnEmptyQuestionIsAQuestion) {
   for (const char* text : {"", " \n"}) {
     v1::GenerateRequest request = GoodRequest();
     request.mutable_messages(0)->clear_parts();
@@ -158,7 +175,7 @@ TEST(ValidateTest, AnEmptyQuestionIsAQuestion) {
   }
 }
 
-TEST(ValidateTest, APictureWithoutWordsIsAQuestion) {
+TEST(ParseRequestTest, APictureWithoutWordsIsAQuestion) {
   v1::GenerateRequest request = GoodRequest();
   request.mutable_messages(0)->mutable_parts()->RemoveLast();
   EXPECT_TRUE(Parse(request).ok());

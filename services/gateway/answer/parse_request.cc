@@ -1,6 +1,7 @@
-#include "services/gateway/answer/validate.h"
+#include "services/gateway/answer/parse_request.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
@@ -128,7 +129,8 @@ class MessageParser {
                 ParsedRequest& out)
       : tenant_(tenant), options_(options), now_(now), out_(out) {}
 
-  absl::Status Parse(const v1::Message& message, int index) {
+  // Takes what it can of `message`: nothing of a picture is copied.
+  absl::Status Parse(v1::Message& message, int index) {
     const std::string field = absl::StrCat("messages[", index, "]");
     if (message.role().empty()) {
       return base::BadField(absl::StrCat(field, ".role"), "BAD_PARAMETER",
@@ -139,19 +141,18 @@ class MessageParser {
                             absl::StrCat(field, ".parts is empty: at least one text or image"));
     }
     v1::DecodeMessage& turn = *out_.start.add_messages();
-    turn.set_role(message.role());
+    turn.set_role(std::move(*message.mutable_role()));
     for (int i = 0; i < message.parts_size(); ++i) {
-      RETURN_IF_ERROR(ParsePart(message.parts(i), absl::StrCat(field, ".parts[", i, "]"), index,
-                                *turn.add_parts()));
+      RETURN_IF_ERROR(ParsePart(*message.mutable_parts(i), absl::StrCat(field, ".parts[", i, "]"),
+                                index, *turn.add_parts()));
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status ParsePart(const v1::Part& part, const std::string& field, int turn,
-                         v1::DecodePart& out) {
+  absl::Status ParsePart(v1::Part& part, const std::string& field, int turn, v1::DecodePart& out) {
     if (part.kind_case() == v1::Part::kText) {
-      out.set_text(part.text());
+      out.set_text(std::move(*part.mutable_text()));
       return absl::OkStatus();
     }
     if (part.kind_case() != v1::Part::kImage) {
@@ -164,7 +165,8 @@ class MessageParser {
                                          " pictures in one request (--max_images)"));
     }
     std::string place = absl::StrCat(field, ".image");
-    ASSIGN_OR_RETURN(Picture picture, ResolveSource(part.image(), place, tenant_, options_, now_));
+    ASSIGN_OR_RETURN(Picture picture, ResolveSource(std::move(*part.mutable_image()), place,
+                                                    tenant_, options_, now_));
     out.set_image(static_cast<uint32_t>(out_.pictures.size()));
     out_.pictures.push_back(std::move(picture));
     out_.picture_turns.push_back(turn);
@@ -191,9 +193,8 @@ absl::Status CheckSession(absl::string_view session) {
                         absl::StrCat("session is longer than ", kMaxSessionBytes, " bytes"));
 }
 
-absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
-                                           absl::string_view tenant, const AnswerOptions& options,
-                                           absl::Time now) {
+absl::StatusOr<ParsedRequest> ParseRequest(v1::GenerateRequest request, absl::string_view tenant,
+                                           const AnswerOptions& options, absl::Time now) {
   RETURN_IF_ERROR(CheckModel(request, options));
   RETURN_IF_ERROR(CheckOptions(request.options()));
   RETURN_IF_ERROR(CheckSession(request.session()));
@@ -210,10 +211,10 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(CheckParts(request));
   ParsedRequest parsed;
   parsed.start.set_tenant(std::string(tenant));
-  *parsed.start.mutable_options() = request.options();
+  *parsed.start.mutable_options() = std::move(*request.mutable_options());
   MessageParser parser(tenant, options, now, parsed);
   for (int i = 0; i < request.messages_size(); ++i) {
-    RETURN_IF_ERROR(parser.Parse(request.messages(i), i));
+    RETURN_IF_ERROR(parser.Parse(*request.mutable_messages(i), i));
   }
   parsed.text_only_without_encoder = request.on_encoder_loss() == v1::ENCODER_LOSS_TEXT_ONLY;
   parsed.affinity = AffinityOf(tenant, request.session());

@@ -30,8 +30,8 @@ std::string AffinityOf(absl::string_view tenant, absl::string_view session);
 absl::Status CheckSession(absl::string_view session);
 
 // INVALID_ARGUMENT names the field; NOT_FOUND for another model or a handle without a picture.
-absl::StatusOr<ParsedRequest> ParseRequest(const v1::GenerateRequest& request,
-                                           absl::string_view tenant, const AnswerOptions& options,
-                                           absl::Time now);
+// Inline bytes are moved out of `request`, and it is gone when this returns.
+absl::StatusOr<ParsedRequest> ParseRequest(v1::GenerateRequest request, absl::string_view tenant,
+                                           const AnswerOptions& options, absl::Time now);
 
 }  // namespace tessera::gateway
