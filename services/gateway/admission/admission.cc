@@ -24,7 +24,7 @@ void Admission::Leave(const std::string& tenant) {
   const absl::Time now = clock_.Now();
   base::MutexLock lock(mutex_);
   queue_.Leave(tenant, now);
-  if (queue_.places() == 0) left_.SignalAll();
+  if (queue_.places() == 0) departure_.SignalAll();
 }
 
 void Admission::Ask(Ticket ticket, AdmissionQueue::Request request,
@@ -128,7 +128,7 @@ void Admission::Drain(absl::Time deadline) {
   base::MutexLock lock(mutex_);
   draining_ = true;
   while (queue_.places() > 0 && clock_.Now() < deadline) {
-    clock_.WaitUntil(left_, mutex_, deadline);
+    clock_.WaitUntil(departure_, mutex_, deadline);
   }
 }
 

@@ -100,7 +100,7 @@ class Admission {
   base::Clock& clock_;
   std::atomic<Ticket> tickets_{0};
   base::Mutex mutex_;
-  base::CondVar left_;
+  base::CondVar departure_;
   AdmissionQueue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Ticket, Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

@@ -47,7 +47,7 @@ void AdmissionQueue::Leave(const std::string& tenant, absl::Time now) {
   CHECK(places_ > 0 && tenants_[tenant].places > 0);
   --tenants_[tenant].places;
   --places_;
-  ++ended_;
+  ++ended_count_;
   Forget(tenant);
   Observe(now);
 }
@@ -61,23 +61,23 @@ void AdmissionQueue::Forget(const std::string& name) {
 }
 
 bool AdmissionQueue::Fits(int64_t tokens) const {
-  return !bounded_ || admitted_ == 0 || charged_ + tokens <= free_tokens_;
+  return !bounded_ || admitted_count_ == 0 || charged_tokens_ + tokens <= free_tokens_;
 }
 
 void AdmissionQueue::Admit(Entry& entry, Tenant& tenant) {
   entry.state = State::kPending;
   tenant.tokens += entry.request.tokens;
-  tenant.turn = ++turns_;
-  charged_ += entry.request.tokens;
+  tenant.turn = ++turn_count_;
+  charged_tokens_ += entry.request.tokens;
   admitted_tokens_ += entry.request.tokens;
-  ++admitted_;
+  ++admitted_count_;
 }
 
 AdmissionQueue::Outcome AdmissionQueue::Ask(Ticket ticket, Request request, absl::Time now,
                                             absl::Status& refusal) {
   CHECK(!entries_.contains(ticket));
   Tenant& tenant = tenants_[request.tenant];
-  if (queued_ == 0 && Fits(request.tokens)) {
+  if (queued_count_ == 0 && Fits(request.tokens)) {
     Entry& entry = entries_[ticket];
     entry.request = std::move(request);
     Admit(entry, tenant);
@@ -87,11 +87,12 @@ AdmissionQueue::Outcome AdmissionQueue::Ask(Ticket ticket, Request request, absl
   const int share = ShareOf(limits_.max_queued);
   const double rate = rate_.PerSecond(now);
   const absl::Duration wait =
-      rate > 0 ? absl::Seconds(static_cast<double>(queued_ + decode_waiting_ + 1) / rate)
+      rate > 0 ? absl::Seconds(static_cast<double>(queued_count_ + decode_waiting_ + 1) / rate)
                : absl::ZeroDuration();
-  if (queued_ >= limits_.max_queued) {
-    refusal = Full("QUEUE_FULL",
-                   absl::StrCat(queued_, " requests wait for room already (--max_queued)"), now);
+  if (queued_count_ >= limits_.max_queued) {
+    refusal =
+        Full("QUEUE_FULL",
+             absl::StrCat(queued_count_, " requests wait for room already (--max_queued)"), now);
   } else if (static_cast<int>(tenant.queued.size()) >= share) {
     refusal =
         Full("QUOTA_EXCEEDED",
@@ -109,7 +110,7 @@ AdmissionQueue::Outcome AdmissionQueue::Ask(Ticket ticket, Request request, absl
     return Outcome::kRefused;
   }
   tenant.queued.push_back(ticket);
-  ++queued_;
+  ++queued_count_;
   entries_[ticket].request = std::move(request);
   Observe(now);
   return Outcome::kQueued;
@@ -119,7 +120,7 @@ void AdmissionQueue::Began(Ticket ticket) {
   const auto entry = entries_.find(ticket);
   if (entry == entries_.end() || entry->second.state != State::kPending) return;
   entry->second.state = State::kBegun;
-  if (reported_) begun_.push_back(ticket);
+  if (reported_) begun_tickets_.push_back(ticket);
 }
 
 bool AdmissionQueue::Release(Ticket ticket, absl::Time now) {
@@ -130,16 +131,16 @@ bool AdmissionQueue::Release(Ticket ticket, absl::Time now) {
   const int64_t tokens = entry.request.tokens;
   Tenant& tenant = tenants_[entry.request.tenant];
   if (entry.state == State::kQueued) {
-    --queued_;
+    --queued_count_;
     std::erase(tenant.queued, ticket);
   } else {
-    --admitted_;
+    --admitted_count_;
     tenant.tokens -= tokens;
     admitted_tokens_ -= tokens;
     if (entry.state == State::kCovered) {
       free_tokens_ += tokens;  // until the next report says it exactly
     } else {
-      charged_ -= tokens;
+      charged_tokens_ -= tokens;
     }
   }
   Forget(entry.request.tenant);
@@ -154,20 +155,20 @@ void AdmissionQueue::Report(const DecodeRoom& room, absl::Time now) {
   bounded_ = room.replicas > 0;
   free_tokens_ = room.free_tokens;
   decode_waiting_ = room.waiting;
-  for (const Ticket ticket : begun_) {
+  for (const Ticket ticket : begun_tickets_) {
     const auto entry = entries_.find(ticket);
     if (entry == entries_.end() || entry->second.state != State::kBegun) continue;
     entry->second.state = State::kCovered;
-    charged_ -= entry->second.request.tokens;
+    charged_tokens_ -= entry->second.request.tokens;
   }
-  begun_.clear();
-  rate_.Observe(room.ended, queued_ > 0 || room.waiting > 0, now);
+  begun_tickets_.clear();
+  rate_.Observe(room.ended, queued_count_ > 0 || room.waiting > 0, now);
 }
 
 // Reports count what ends in decode for other gateways too; without them ours is all there is.
 void AdmissionQueue::Observe(absl::Time now) {
   if (reported_) return;
-  rate_.Observe(ended_, queued_ > 0 || places_ + 1 >= limits_.max_requests, now);
+  rate_.Observe(ended_count_, queued_count_ > 0 || places_ + 1 >= limits_.max_requests, now);
 }
 
 AdmissionQueue::Tenant* AdmissionQueue::NextTenant() {
@@ -189,13 +190,13 @@ std::optional<AdmissionQueue::Ticket> AdmissionQueue::Next() {
   Entry& entry = entries_[ticket];
   if (!Fits(entry.request.tokens)) return std::nullopt;
   tenant->queued.pop_front();
-  --queued_;
+  --queued_count_;
   Admit(entry, *tenant);
   return ticket;
 }
 
 absl::Duration AdmissionQueue::RetryAfter(absl::Time now) const {
-  return rate_.TimeFor(queued_ + decode_waiting_ + 1, now);
+  return rate_.TimeFor(queued_count_ + decode_waiting_ + 1, now);
 }
 
 }  // namespace tessera::gateway

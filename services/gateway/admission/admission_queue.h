@@ -73,9 +73,9 @@ class AdmissionQueue {
 
   // Until a request that came now would be let in, or could come again.
   absl::Duration RetryAfter(absl::Time now) const;
-  int queued() const { return queued_; }
+  int queued() const { return queued_count_; }
   int64_t tokens_admitted() const { return admitted_tokens_; }
-  int64_t tokens_free() const { return free_tokens_ - charged_; }
+  int64_t tokens_free() const { return free_tokens_ - charged_tokens_; }
 
  private:
   enum class State { kQueued, kPending, kBegun, kCovered };
@@ -102,18 +102,18 @@ class AdmissionQueue {
   absl::flat_hash_map<Ticket, Entry> entries_;
   absl::flat_hash_map<std::string, Tenant> tenants_;
   int places_ = 0;
-  int queued_ = 0;
-  int admitted_ = 0;
+  int queued_count_ = 0;
+  int admitted_count_ = 0;
   int64_t admitted_tokens_ = 0;
   int64_t free_tokens_ = 0;
-  int64_t charged_ = 0;  // of free_tokens_, by requests that no report has shown yet
+  int64_t charged_tokens_ = 0;  // of free_tokens_, by requests that no report has shown yet
   bool bounded_ = false;
   bool reported_ = false;
   uint64_t report_number_ = 0;  // of the last
   int64_t decode_waiting_ = 0;
-  uint64_t turns_ = 0;
-  uint64_t ended_ = 0;         // requests of ours
-  std::vector<Ticket> begun_;  // since the last report; may hold tickets that were released
+  uint64_t turn_count_ = 0;
+  uint64_t ended_count_ = 0;           // requests of ours
+  std::vector<Ticket> begun_tickets_;  // since the last report; may hold tickets that were released
   base::DrainRate rate_;
 };
 

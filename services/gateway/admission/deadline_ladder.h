@@ -30,7 +30,7 @@ struct LadderInput {
   absl::Duration wait_first;   // of its first choice among the replicas, until it begins there
   absl::Duration wait_least;   // of the one with the least to do
   absl::Duration first_token;  // from its begin to its first token
-  absl::Duration soonest;      // likewise, at the best
+  absl::Duration soonest;      // to its first token, at the best
   absl::Duration per_token;    // above 0
   uint32_t max_tokens = 0;     // of its answer
   uint32_t min_tokens = 0;     // an answer shorter than this is of no use; at least 1

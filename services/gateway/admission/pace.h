@@ -18,7 +18,7 @@ class Pace {
 
   struct Forecast {
     absl::Duration first_token;  // from the begin of a prompt to its first token
-    absl::Duration soonest;      // likewise, as one in ten was
+    absl::Duration soonest;      // to the first token, as one in ten was
     absl::Duration per_token;    // of the answer behind it
   };
   // For a prompt of which `prompt_tokens` are to be computed. Medians of the last 64 answers that

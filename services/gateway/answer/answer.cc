@@ -233,10 +233,9 @@ void Answer::OnRowsMade(uint32_t picture, uint32_t attempt, absl::StatusOr<Resol
                    .attempt = attempt,
                    .spare = pictures_.IsSpare(image.status())});
     if (orders.actions.Has(AnswerAction::kSayRows)) rows = {pictures_.NumberOf(picture)};
-    if (orders.actions.Has(AnswerAction::kKeep)) {
-      late ? pictures_.KeepRows(picture, std::move(image->rows))
-           : pictures_.Keep(picture, std::move(image));
-    }
+    const bool keep = orders.actions.Has(AnswerAction::kKeep);
+    if (keep && late) pictures_.KeepRows(picture, std::move(image->rows));
+    if (keep && !late) pictures_.Keep(picture, std::move(image));
   }
   if (!rows.empty()) orders.decode->RowsReady(rows);
   Do(orders);

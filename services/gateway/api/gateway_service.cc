@@ -20,8 +20,8 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
  public:
   UnaryAnswer(const ReactorDeps& deps, AdmittedCall& call, grpc::CallbackServerContext& context,
               v1::GenerateResponse& response)
-      : held_(std::move(call.held)),
-        cut_(context, deps),
+      : hold_(std::move(call.held)),
+        ended_call_(context, deps),
         place_(std::move(call.place)),
         response_(response) {}
 
@@ -34,19 +34,19 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
   }
 
   bool OnPiece(v1::TextPiece piece) override {
-    Append(std::move(piece), answered_);
+    Append(std::move(piece), text_);
     return true;  // max_tokens bounds it
   }
   void OnEnd(const absl::Status& status, const v1::GenerateResponse& response) override {
     response_ = response;
-    response_.set_text(std::move(*answered_.mutable_text()));
-    response_.mutable_logprobs()->Swap(answered_.mutable_logprobs());
+    response_.set_text(std::move(*text_.mutable_text()));
+    response_.mutable_logprobs()->Swap(text_.mutable_logprobs());
     {
       base::MutexLock lock(mutex_);
       answer_ = nullptr;
     }
     place_.Reset();
-    cut_.OnEnd(status.ok());
+    ended_call_.OnEnd(status.ok());
     Finish(rpc::ToGrpc(status));
   }
   void OnCancel() override {
@@ -60,11 +60,11 @@ class UnaryAnswer final : public grpc::ServerUnaryReactor, public AnswerSink {
   void OnDone() override { delete this; }
 
  private:
-  const ByteBudget::Hold held_;  // of the request, which gRPC keeps as long
-  EndedCall cut_;
+  const ByteBudget::Hold hold_;  // of the request, which gRPC keeps as long
+  EndedCall ended_call_;
   Admission::Place place_;
   v1::GenerateResponse& response_;
-  v1::TextPiece answered_;
+  v1::TextPiece text_;
   base::Mutex mutex_;
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
 };

@@ -43,7 +43,7 @@ class GatewayService final : public v1::GatewayService::CallbackService {
   // for it.
   absl::StatusOr<AdmittedCall> Admit(grpc::CallbackServerContext& context, RequestKind kind,
                                      bool too_many_fields, size_t bytes);
-  // A place for it among the requests under way, likewise.
+  // A place for it among the requests under way; or why not, told as the end of `call`.
   absl::StatusOr<Admission::Place> Enter(const std::string& tenant, const EndedRequest& call) const;
 
   const ApiDeps deps_;

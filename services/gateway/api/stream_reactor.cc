@@ -28,11 +28,11 @@ bool StreamReactor::OnPiece(v1::TextPiece piece) {
   bool full = false;
   {
     base::MutexLock lock(mutex_);
-    Append(std::move(piece), waiting_);
+    Append(std::move(piece), unsent_);
     step = TakeStep(status);
-    full = PieceBytes(waiting_) > deps_.options.sink_bytes;
+    full = PieceBytes(unsent_) > deps_.options.sink_bytes;
     if (full) {
-      full_.Fill(answer_->SinkDeadline(deps_.clock.Now()), [weak = weak_from_this()] {
+      full_sink_.Fill(answer_->SinkDeadline(deps_.clock.Now()), [weak = weak_from_this()] {
         if (const auto self = weak.lock()) self->GiveUp();
       });
     }
@@ -49,9 +49,9 @@ void StreamReactor::OnEnd(const absl::Status& status, const v1::GenerateResponse
     base::MutexLock lock(mutex_);
     answer = std::move(answer_);
     end_ = status;
-    if (!status.ok()) waiting_.Clear();
+    if (!status.ok()) unsent_.Clear();
     end_response_ = response;
-    cut_.OnEnd(status.ok());
+    ended_call_.OnEnd(status.ok());
     step = TakeStep(last);
   }
   if (step != Step::kNothing) Do(step, last);
@@ -64,9 +64,9 @@ void StreamReactor::OnWriteDone(bool ok) {
   {
     base::MutexLock lock(mutex_);
     writing_ = false;
-    if (!ok) waiting_.Clear();
+    if (!ok) unsent_.Clear();
     step = TakeStep(status);
-    if (full_.Empty()) resumed = answer_;
+    if (full_sink_.Empty()) resumed = answer_;
   }
   // The write is under way before more can come; an answer that has not ended keeps this object.
   Do(step, status);
@@ -94,7 +94,7 @@ void StreamReactor::GiveUp() {
   std::shared_ptr<Answer> answer;
   {
     base::MutexLock lock(mutex_);
-    if (full_.Expire()) answer = answer_;
+    if (full_sink_.Expire()) answer = answer_;
   }
   if (answer) answer->GiveUpSlowClient();
 }
@@ -102,17 +102,17 @@ void StreamReactor::GiveUp() {
 StreamReactor::Step StreamReactor::TakeStep(grpc::Status& status) {
   if (writing_ || finished_) return Step::kNothing;
   message_.Clear();
-  if (PieceBytes(waiting_) > 0) {
+  if (PieceBytes(unsent_) > 0) {
     writing_ = true;
-    message_.set_text(std::move(*waiting_.mutable_text()));
-    message_.mutable_logprobs()->Swap(waiting_.mutable_logprobs());
-    waiting_.Clear();
+    message_.set_text(std::move(*unsent_.mutable_text()));
+    message_.mutable_logprobs()->Swap(unsent_.mutable_logprobs());
+    unsent_.Clear();
     return Step::kWrite;
   }
   if (!end_) return Step::kNothing;
   finished_ = true;
   status = rpc::ToGrpc(*end_);
-  if (!full_.was_full()) place_.Reset();
+  if (!full_sink_.was_full()) place_.Reset();
   if (!end_->ok()) return Step::kFinish;
   *message_.mutable_end() = std::move(end_response_);
   return Step::kWriteAndFinish;

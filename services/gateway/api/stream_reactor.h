@@ -41,9 +41,9 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
 
   StreamReactor(const ReactorDeps& deps, AdmittedCall& call, grpc::CallbackServerContext& context)
       : deps_(deps),
-        held_(std::move(call.held)),
-        cut_(context, deps),
-        full_(deps.timers),
+        hold_(std::move(call.held)),
+        ended_call_(context, deps),
+        full_sink_(deps.timers),
         place_(std::move(call.place)) {}
 
   // What comes next, message_ filled for it. Whoever is told to finish is told so once.
@@ -54,17 +54,17 @@ class StreamReactor final : public grpc::ServerWriteReactor<v1::GenerateStreamRe
   void GiveUp();
 
   const ReactorDeps deps_;
-  const ByteBudget::Hold held_;          // of the request, which gRPC keeps as long
-  EndedCall cut_;                        // its end by OnEnd
+  const ByteBudget::Hold hold_;          // of the request, which gRPC keeps as long
+  EndedCall ended_call_;                 // its end by OnEnd
   std::shared_ptr<StreamReactor> self_;  // until OnDone
   v1::GenerateStreamResponse message_;   // of whoever TakeStep told to write
 
   base::Mutex mutex_;
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);  // until its end
-  v1::TextPiece waiting_ ABSL_GUARDED_BY(mutex_);
+  v1::TextPiece unsent_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   v1::GenerateResponse end_response_ ABSL_GUARDED_BY(mutex_);
-  FullSink full_ ABSL_GUARDED_BY(mutex_);
+  FullSink full_sink_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   Admission::Place place_ ABSL_GUARDED_BY(mutex_);

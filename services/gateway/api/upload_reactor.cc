@@ -17,7 +17,7 @@ UploadReactor::UploadReactor(UploadDeps deps, AdmittedCall call,
       request_(std::move(call.request)),
       arrival_(call.arrival),
       place_(std::move(call.place)),
-      cut_(context, {deps_.options, deps_.timers, deps_.clock}),
+      ended_call_(context, {deps_.options, deps_.timers, deps_.clock}),
       response_(response),
       upload_(deps_.options, deps_.budget, std::move(call.tenant)) {}
 
@@ -71,7 +71,7 @@ void UploadReactor::End(const absl::Status& status) {
   deps_.metrics.OnEnd({RequestKind::kUpload, request_, arrival_, deps_.clock.Now()}, status,
                       "upload");
   place_.Reset();
-  cut_.OnEnd(status.ok());
+  ended_call_.OnEnd(status.ok());
   Finish(rpc::ToGrpc(status));
 }
 

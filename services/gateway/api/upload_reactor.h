@@ -65,7 +65,7 @@ class UploadReactor final : public grpc::ServerReadReactor<rpc::Bounded<v1::Uplo
   const rpc::RequestContext request_;
   const absl::Time arrival_;
   Admission::Place place_;  // by whoever ends it
-  EndedCall cut_;           // its end likewise
+  EndedCall ended_call_;    // its end by whoever ends it
   v1::UploadImageResponse& response_;
   Upload upload_;
   rpc::Bounded<v1::UploadImageRequest> message_;

@@ -23,6 +23,37 @@ TEST_F(AnswerTest, DecodeStartsWhenEveryPictureIsReady) {
   EXPECT_EQ(decode_.calls[0]->start.images_size(), 2);
 }
 
+TEST_F(AnswerTest, PicturesAreEncodedOnceTheRowsOfAllAreKnown) {
+  Ask({"a", "b", "c"});
+  vision_.calls.at(2)->Plan();
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);
+  EXPECT_FALSE(vision_.calls[2]->proceeded);
+  vision_.calls.at(1)->Plan();
+  for (const size_t call : {1, 2}) EXPECT_TRUE(vision_.calls.at(call)->proceeded);
+  EXPECT_TRUE(decode_.calls.empty());
+}
+
+TEST_F(AnswerTest, APictureOfAnotherUploadCountsOnceThatHasEnded) {
+  resolver_.EncodeAhead({"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1}, {});
+  EXPECT_TRUE(vision_.calls.at(0)->proceeded) << "it waits for nobody";
+  Ask({"a", "b"});
+  vision_.calls.at(1)->Plan();
+  EXPECT_FALSE(vision_.calls[1]->proceeded);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_TRUE(vision_.calls[1]->proceeded);
+}
+
+TEST_F(AnswerTest, APictureWhoseUploadFailedIsPlannedAsAnyOther) {
+  resolver_.EncodeAhead({"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1}, {});
+  Ask({"a", "b"});
+  vision_.calls.at(1)->Plan();
+  vision_.calls.at(0)->Fail(VisionDown());
+  ASSERT_EQ(vision_.calls.size(), 3u);
+  for (const size_t call : {1, 2}) EXPECT_FALSE(vision_.calls.at(call)->proceeded);
+  vision_.calls[2]->Plan();
+  for (const size_t call : {1, 2}) EXPECT_TRUE(vision_.calls.at(call)->proceeded);
+}
+
 TEST_F(AnswerTest, ABadPictureEndsTheAnswerAndItsOtherEncodes) {
   Ask({"a", "b"});
   vision_.calls.at(0)->Fail(
@@ -120,6 +151,7 @@ TEST_F(AnswerTest, LostRowsAreMadeAgain) {
   ASSERT_EQ(vision_.calls.size(), 2u);
   ASSERT_NE(vision_.calls[1]->picture.bytes, nullptr);
   EXPECT_EQ(*vision_.calls[1]->picture.bytes, "a");
+  EXPECT_TRUE(vision_.calls[1]->proceeded) << "decode waits for it";
   vision_.calls[1]->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_EQ(decode_.calls[0]->rows_ready, std::vector<uint32_t>{0});
 }

@@ -69,6 +69,33 @@ TEST_F(AnswerTest, WhoGoesBeforeTheDeadlineIsGone) {
   EXPECT_TRUE(absl::IsCancelled(sink_.status)) << sink_.status;
 }
 
+TEST_F(AnswerTest, ACallThatIsMadeWhenTheClientHasGoneIsNotBegun) {
+  struct LeftMeanwhile final : DecodeClient {
+    std::shared_ptr<DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
+                                         const rpc::RequestContext& request,
+                                         const Placement& placement,
+                                         std::shared_ptr<DecodeEvents> events) override {
+      std::static_pointer_cast<Answer>(events)->Cancel();
+      return fake.Generate(std::move(start), request, placement, std::move(events));
+    }
+    std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                  const rpc::RequestContext& request, const std::string& affinity,
+                                  PrefillDone done) override {
+      return fake.Prefill(start, request, affinity, std::move(done));
+    }
+    testing::FakeDecodeClient fake;
+  } decode;
+  const auto answer = std::make_shared<Answer>(
+      AnswerDeps{options_, resolver_, decode, clock_, metrics_, admission_, pace_, running_, 0},
+      rpc::RequestContext{.request_id = {}, .trace = {}, .deadline = clock_.Now() + absl::Hours(1)},
+      clock_.Now(), sink_);
+  answer->Start(Question({}), "");
+  EXPECT_EQ(sink_.ends, 1);
+  EXPECT_TRUE(absl::IsCancelled(sink_.status)) << sink_.status;
+  EXPECT_FALSE(decode.fake.calls.at(0)->started);
+  EXPECT_EQ(admission_.stats().tokens_admitted, 0);
+}
+
 TEST_F(AnswerTest, AllThatRunAreEndedTogetherAndSayWhy) {
   Ask({"a"});
   Ask({});
