@@ -11,4 +11,10 @@ absl::Status CheckRange(absl::string_view name, int64_t value, int64_t least, in
                   absl::StrCat(name, " = ", value, "; it must be ", least, "..", most));
 }
 
+absl::Status CheckShare(absl::string_view name, double value) {
+  if (value > 0 && value <= 1) return absl::OkStatus();  // not so for NaN
+  return BadField(name, "BAD_OPTION",
+                  absl::StrCat(name, " = ", value, "; it must be above 0 and at most 1"));
+}
+
 }  // namespace tessera::base

@@ -11,4 +11,8 @@ namespace tessera::base {
 // BAD_OPTION, field `name`) with value and range.
 absl::Status CheckRange(absl::string_view name, int64_t value, int64_t least, int64_t most);
 
+// OK when `value` of the option `name` is above 0 and at most 1, else INVALID_ARGUMENT of that
+// kind.
+absl::Status CheckShare(absl::string_view name, double value);
+
 }  // namespace tessera::base

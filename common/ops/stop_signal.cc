@@ -42,7 +42,7 @@ bool StopSignal::Wait(absl::Duration timeout) {
 StopSignal::EndsProcess::EndsProcess(const StopSignal& stop) {
   thread_ = std::thread([this, signals = stop.signals_] {
     const timespec interval = absl::ToTimespec(kLook);
-    while (!over_.load()) {
+    while (!ended_.load()) {
       if (sigtimedwait(&signals, nullptr, &interval) < 0) continue;
       std::cout << "stopped before it was ready" << std::endl;
       _exit(0);
@@ -51,7 +51,7 @@ StopSignal::EndsProcess::EndsProcess(const StopSignal& stop) {
 }
 
 StopSignal::EndsProcess::~EndsProcess() {
-  over_ = true;
+  ended_ = true;
   thread_.join();
 }
 

@@ -27,7 +27,7 @@ class StopSignal {
     ~EndsProcess();
 
    private:
-    std::atomic<bool> over_{false};
+    std::atomic<bool> ended_{false};
     std::thread thread_;
   };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/ascii.h"
+#include "common/rpc/call_limits.h"
 
 namespace tessera::rpc {
 namespace {
@@ -49,7 +50,7 @@ void ForwardRequest(const RequestContext& request, absl::Time now, grpc::ClientC
   context.AddMetadata(kRequestId, request.request_id);
   if (!request.trace.empty()) context.AddMetadata(kTraceparent, ToTraceparent(request.trace));
   const absl::Duration left =
-      std::clamp(request.deadline - now, absl::ZeroDuration(), absl::Hours(1));
+      std::clamp(request.deadline - now, absl::ZeroDuration(), kLongestCall);
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left));
 }
 

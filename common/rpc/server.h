@@ -11,14 +11,12 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/call_limits.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/listener.h"
 #include "common/rpc/tls/tls.h"
 
 namespace tessera::rpc {
-
-// Calls that take longer may be cut when their connection comes of age.
-inline constexpr absl::Duration kLongestCall = absl::Hours(1);
 
 struct ServerOptions {
   // "host:port", port 0 takes a free one; empty: reachable by InProcessChannel only.

@@ -34,14 +34,14 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
  public:
   // Called from several threads, one at a time; must not block.
   using Fill = std::function<void(Response&)>;
-  struct Parts {
+  struct Deps {
     base::Timers& timers;
     base::Clock& clock;
   };
 
-  // `parts` outlives the call.
-  static WatchReactor* Start(const Parts& parts, absl::Duration interval, Fill fill) {
-    const std::shared_ptr<WatchReactor> reactor(new WatchReactor(parts, interval, std::move(fill)));
+  // `deps` outlives the call.
+  static WatchReactor* Start(const Deps& deps, absl::Duration interval, Fill fill) {
+    const std::shared_ptr<WatchReactor> reactor(new WatchReactor(deps, interval, std::move(fill)));
     reactor->self_ = reactor;
     reactor->Tell();
     return reactor.get();
@@ -51,8 +51,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
     {
       base::MutexLock lock(mutex_);
       writing_ = false;
-      if (ok && !cancelled_ && parts_.clock.Now() < end_) {
-        next_ = parts_.timers.At(parts_.clock.Now() + interval_, [weak = this->weak_from_this()] {
+      if (ok && !cancelled_ && deps_.clock.Now() < end_) {
+        next_ = deps_.timers.At(deps_.clock.Now() + interval_, [weak = this->weak_from_this()] {
           if (const auto self = weak.lock()) self->Tell();
         });
         return;
@@ -65,7 +65,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
     {
       base::MutexLock lock(mutex_);
       cancelled_ = true;
-      if (next_) parts_.timers.Cancel(*next_);
+      if (next_) deps_.timers.Cancel(*next_);
       if (writing_) return;  // its end follows
     }
     End();
@@ -74,10 +74,10 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
   void OnDone() override { const std::shared_ptr<WatchReactor> self = std::move(self_); }
 
  private:
-  WatchReactor(const Parts& parts, absl::Duration interval, Fill fill)
-      : parts_(parts),
+  WatchReactor(const Deps& deps, absl::Duration interval, Fill fill)
+      : deps_(deps),
         interval_(interval),
-        end_(parts.clock.Now() + kWatchLife),
+        end_(deps.clock.Now() + kWatchLife),
         fill_(std::move(fill)) {}
 
   void Tell() {
@@ -100,7 +100,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<Response>,
     this->Finish(grpc::Status::OK);
   }
 
-  const Parts parts_;
+  const Deps deps_;
   const absl::Duration interval_;
   const absl::Time end_;
   const Fill fill_;

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/ops/stop_signal.h"
+#include "common/rpc/call_limits.h"
 #include "common/rpc/resolve.h"
 #include "common/rpc/server.h"
 
@@ -19,8 +20,6 @@ namespace {
 constexpr int kMessageBytes = 64 << 20;  // pictures and rows come in chunks far below
 constexpr absl::Duration kLookInterval = absl::Seconds(1);  // at readiness
 constexpr int64_t kLooksPerLoad = 10;                       // a line of the load
-// Those who watch the load stay until then.
-constexpr absl::Duration kLastWords = absl::Milliseconds(500);
 
 absl::StatusOr<std::unique_ptr<rpc::Server>> Serve(const InnerOptions& options,
                                                    const InnerNames& names, Process& process,
@@ -75,7 +74,7 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
   server->SetReady(false);
   absl::SleepFor(options.process.drain_delay);  // a second SIGTERM ends the process
   service->Drain(base::RealClock().Now() + options.process.drain_timeout);
-  server->Shutdown(kLastWords);
+  server->Shutdown(rpc::kLastWords);
   std::cout << "stopped" << std::endl;
   return absl::OkStatus();
 }

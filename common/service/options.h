@@ -15,7 +15,7 @@ namespace tessera::service {
 // What the process of any service is told.
 struct ProcessOptions {
   std::string grpc_address = {};  // host:port; port 0 takes a free one
-  std::string ops_address = {};   // likewise, of the operations port
+  std::string ops_address = {};   // host:port of the operations port; port 0 takes a free one
   std::string model_name = "tessera";
   bool has_model = true;                              // the gateway knows but its name
   absl::Duration drain_delay = absl::ZeroDuration();  // not ready, yet new work is still taken

@@ -16,7 +16,7 @@ std::optional<int64_t> FirstNonfinite(const TensorView& view);
 
 // INVALID_ARGUMENT (reason WEIGHTS_NONFINITE) names the tensor, the value and its place. Reads
 // every byte: call it right before the tensor is handed to a backend, so that its pages come from
-// the disk once. REQUIRES: as above.
+// the disk once. REQUIRES: dtype is f32, f16 or bf16.
 absl::Status CheckFinite(absl::string_view name, const TensorView& view);
 
 }  // namespace tessera::weights

@@ -7,14 +7,12 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/rpc/call_limits.h"
 #include "common/rpc/resolve.h"
 #include "services/gateway/http/http_done.h"
 
 namespace tessera::gateway {
 namespace {
-
-// Calls that stay open, such as health's, have until then.
-constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 // The certificates of gRPC are those of HTTP, too.
 http::HttpOptions WithTls(http::HttpOptions options, const rpc::TlsFiles& tls) {
@@ -64,8 +62,8 @@ void Front::Drain(absl::Duration timeout, absl::Duration delay) {
   absl::SleepFor(delay);  // a second SIGTERM ends the process
   const absl::Time deadline = base::RealClock().Now() + timeout;
   deps_.gateway.Drain(timeout);
-  if (http_) http_->Shutdown(std::max(kLastWords, deadline - base::RealClock().Now()));
-  grpc_->Shutdown(kLastWords);
+  if (http_) http_->Shutdown(std::max(rpc::kLastWords, deadline - base::RealClock().Now()));
+  grpc_->Shutdown(rpc::kLastWords);
 }
 
 }  // namespace tessera::gateway

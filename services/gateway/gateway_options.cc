@@ -4,8 +4,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check_range.h"
 #include "common/base/error.h"
-#include "common/rpc/server.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/call_limits.h"
 
 namespace tessera::gateway {
 absl::Status GatewayOptions::Validate() const {
@@ -26,9 +28,7 @@ absl::Status GatewayOptions::Validate() const {
   if (max_images < 1) return bad("max_images", "must be at least 1");
   if (max_requests < 1) return bad("max_requests", "must be at least 1");
   if (max_queued < 1) return bad("max_queued", "must be at least 1");
-  if (!(tenant_share > 0 && tenant_share <= 1)) {
-    return bad("tenant_share", "must be above 0 and at most 1");
-  }
+  RETURN_IF_ERROR(base::CheckShare("tenant_share", tenant_share));
   if (min_output_tokens < 1) return bad("min_output_tokens", "must be at least 1");
   if (deadline_cap <= absl::ZeroDuration() || deadline_cap > rpc::kLongestCall) {
     return bad("deadline_cap", absl::StrCat("must be above 0 and at most ",

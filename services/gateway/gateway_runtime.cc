@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/call_limits.h"
 #include "common/rpc/resolve.h"
 #include "common/rpc/status.h"
 #include "services/gateway/fleet/grpc_decode_client.h"
@@ -24,7 +25,6 @@ namespace {
 
 constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
 constexpr absl::Duration kVisionPatience = absl::Seconds(3);
-constexpr absl::Duration kLastWords = absl::Seconds(1);  // for ends to be told
 
 template <typename Info, typename Ask>
 absl::StatusOr<Info> AskOne(absl::Duration timeout, const Ask& ask) {
@@ -267,7 +267,7 @@ void GatewayRuntime::Drain(absl::Duration timeout) {
         base::Error(absl::StatusCode::kUnavailable, "DRAINING",
                     "the server ends and this took longer than its time; ask again"),
         absl::Seconds(1)));
-    admission_.Drain(clock_.Now() + kLastWords);
+    admission_.Drain(clock_.Now() + rpc::kLastWords);
   }
   service_->StopAhead();
 }

@@ -45,7 +45,8 @@ void AddFlags(flags::Command& command, Options& options) {
   command.Add(
       {{"vision_addresses", Value(options.vision_addresses),
         "host:port,...; every address of a name is a replica"},
-       {"decode_addresses", Value(options.decode_addresses), "likewise"},
+       {"decode_addresses", Value(options.decode_addresses),
+        "host:port,...; every address of a name is a replica"},
        {"load_interval", Value(options.replicas.load_interval), "between two words of a replica"},
        {"load_silence", Value(options.replicas.load_silence),
         "a replica that says nothing for so long is left out, its calls are cancelled"},

@@ -48,7 +48,8 @@ void CheckTaken(const ChatRequest& chat, absl::string_view body) {
     CHECK(message.parts_size() > 0);
     for (const v1::Part& part : message.parts()) {
       CHECK(text::ValidateUtf8(part.text()).ok());
-      bytes += part.text().size() + part.image().uri().size() + part.image().handle().size();
+      bytes += part.text().size() + part.image().uri().size() + part.image().handle().size() +
+               part.image().inline_data().data().size();
     }
   }
   CHECK_LE(bytes, body.size());
@@ -66,6 +67,15 @@ void CheckParsed(const ChatRequest& chat) {
   CHECK_EQ(parsed->pictures.size(), parsed->picture_turns.size());
 }
 
+// A URL that is read from where it stands is read as any other.
+void CheckSame(const absl::StatusOr<ChatRequest>& a, const absl::StatusOr<ChatRequest>& b) {
+  CHECK(a.status() == b.status());
+  if (!a.ok()) return;
+  CHECK(a->request.SerializeAsString() == b->request.SerializeAsString());
+  CHECK_EQ(a->remote.size(), b->remote.size());
+  for (size_t i = 0; i < a->remote.size(); ++i) CHECK(a->remote[i].url == b->remote[i].url);
+}
+
 void Run(absl::string_view body) {
   for (const bool urls : {false, true}) {
     ChatLimits limits;
@@ -73,6 +83,8 @@ void Run(absl::string_view body) {
     limits.context_tokens = 4096;
     limits.image_urls = urls;
     const absl::StatusOr<ChatRequest> chat = gateway::http::ParseChatRequest(body, limits);
+    limits.long_url_bytes = 8;
+    CheckSame(chat, gateway::http::ParseChatRequest(body, limits));
     if (!chat.ok()) {
       CheckError(chat.status());
       continue;

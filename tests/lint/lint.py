@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 import rules
-
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+import structure
 
 
 def list_files(root):
@@ -77,14 +76,15 @@ def check_text(root, path, lines):
     """Yields (line, what) for one file."""
     if rules.CPP.search(path):
         for number, line in enumerate(lines, 1):
-            match = INCLUDE.match(line)
+            match = structure.INCLUDE.match(line)
             if match and (wrong := check_include(root, path, match.group(1), match.group(2))):
                 yield number, wrong
     if re.search(r"\.(h|cuh)$", path) and not path.endswith("-inl.h"):
         if "#pragma once" not in lines:
             yield 1, "a header begins with #pragma once"
     if rules.CODE.search(path) and len(lines) - 1 > rules.MAX_LINES:
-        yield rules.MAX_LINES + 1, f"{len(lines) - 1} lines; {rules.MAX_LINES} are the limit"
+        yield rules.MAX_LINES + 1, (
+            f"{len(lines) - 1} lines; {rules.MAX_LINES} are the limit: split by responsibility")
     for pattern, looked_in, allowed_in, why in rules.FORBIDDEN:
         if not looked_in.search(path) or (allowed_in and allowed_in.search(path)):
             continue
@@ -111,8 +111,9 @@ def check(root):
     """All violations of the tree as (path, line, what), and its long files as (path, lines)."""
     files = [path for path in list_files(root) if not rules.DATA.match(path)]
     violations, long_files = list(check_readmes(root, set(files))), []
-    for path in files:
-        lines = read_lines(root, path)
+    lines_of = {path: read_lines(root, path) for path in files}
+    violations += structure.check(files, lines_of)
+    for path, lines in lines_of.items():
         violations += [(path, number, what) for number, what in check_text(root, path, lines)]
         if rules.CODE.search(path) and len(lines) - 1 > rules.LONG_LINES:
             long_files.append((path, len(lines) - 1))

@@ -53,7 +53,8 @@ PLANTED = {
     "a test at another's door": ("tests/common/text/v.cc", "#include <jpeglib.h>\n", "libjpeg"),
     "unknown library": ("tools/v.cc", "#include <folly/Try.h>\n", "no known library"),
     "no pragma once": ("tools/v.h", "int x;\n", "#pragma once"),
-    "601 lines": ("tools/v.cc", "int x;\n" * 601, "601 lines"),
+    "601 lines": ("tools/v.cc", "int x;\n" * 601,
+                  "601 lines; 600 are the limit: split by responsibility"),
     "open task": ("tools/v.cc", "// TO" "DO: later\n", "open task"),
     "open task in CMake": ("tools/CMakeLists.txt", "# FIX" "ME\n", "open task"),
     "stub": ("tools/v.cc", 'return Error("Not impl' 'emented");\n', "stub"),
@@ -62,6 +63,19 @@ PLANTED = {
     "environment below main": ("services/vision/v.cc", 'get' 'env("HOME");\n', "main.cc only"),
     "a home": ("tools/v.cc", '"/ho' 'me/someone/model"\n', "path of one machine"),
     "a home in prose": ("notes.md", "see /ro" "ot/notes\n", "path of one machine"),
+    "admission includes the answer":
+        ("services/gateway/admission/v.cc", '#include "services/gateway/answer/a.h"\n', "may not"),
+    "pictures include a client that is no interface":
+        ("services/gateway/pictures/v.cc", '#include "services/gateway/fleet/router.h"\n', "may not"),
+    "an answer includes its caller":
+        ("services/gateway/answer/v.cc", '#include "services/gateway/api/a.h"\n', "may not"),
+    "the API includes HTTP":
+        ("services/gateway/api/v.cc", '#include "services/gateway/http/h.h"\n', "may not"),
+    "the fleet includes the answer":
+        ("services/gateway/fleet/v.cc", '#include "services/gateway/answer/a.h"\n', "may not"),
+    "an answer includes a stub of gRPC":
+        ("services/gateway/answer/v.cc", '#include "tessera/v1/vision.grpc.pb.h"\n', "gRPC does not come"),
+    "hiredis in the tiers": ("common/store/redis_store.cc", "#include <hiredis/hiredis.h>\n", "hiredis"),
     "long README": ("tools/README.md", "line\n" * 61, "61 lines"),
 }
 
@@ -100,10 +114,68 @@ class LintTest(unittest.TestCase):
                      "services/vision/README.md", "tests/README.md"):
             found = violations_of({}, without=(path,))
             self.assertEqual([found_path for found_path, _, _ in found], [path], found)
-        for path in ("tools/x.cc", "deploy/packages.txt", "services/vision/image/x.cc"):
+        for path in ("tools/x.cc", "deploy/packages.txt", "services/vision/image/x.cc",
+                     "common/store/redis/x.cc", "common/rpc/tls/x.cc", "common/rpc/trace/x.cc"):
             folder = path.rsplit("/", 1)[0]
-            self.assertEqual(violations_of({path: "x\n"}),
+            above = {f"{folder.rsplit('/', 1)[0]}/README.md": "x\n"} if folder.startswith("common/") else {}
+            self.assertEqual(violations_of({**above, path: "x\n"}),
                              [(f"{folder}/README.md", 1, "the folder has no README.md")])
+
+    def assert_said(self, files, expected):
+        """`files` beside the clean tree give the violations [(path, a piece of what is said)]."""
+        folders = {path.rsplit("/", 1)[0] for path in files}
+        readmes = {f"{folder}/README.md": "x\n" for folder in folders}
+        found = violations_of({**readmes, **files})
+        self.assertEqual([path for path, _, _ in found], [path for path, _ in expected], found)
+        for (_, _, said), (_, say) in zip(found, expected):
+            self.assertIn(say, said)
+
+    def test_units_do_not_include_each_other(self):
+        self.assert_said(
+            {"common/text/a.h": "#pragma once\n",
+             "common/text/a.cc": '#include "common/text/a.h"\n#include "common/text/b.h"\n',
+             "common/text/b.h": '#pragma once\n#include "common/text/c.h"\n',
+             "common/text/c.h": '#pragma once\n#include "common/text/a.h"\n'},
+            [("common/text/a.cc", "common/text/a, common/text/b, common/text/c")])
+
+    def test_a_unit_may_include_itself_and_two_may_share_one(self):
+        self.assert_said(
+            {"common/text/a.h": '#pragma once\n#include "common/text/c.h"\n',
+             "common/text/a.cc": '#include "common/text/a.h"\n#include "common/text/b.h"\n',
+             "common/text/b.h": '#pragma once\n#include "common/text/c.h"\n',
+             "common/text/c.h": "#pragma once\n"}, [])
+
+    def test_folders_do_not_include_each_other(self):
+        self.assert_said(
+            {"kernels/top.h": '#pragma once\n#include "kernels/cpu/a.h"\n',
+             "kernels/cpu/a.h": "#pragma once\n",
+             "kernels/cpu/b.h": '#pragma once\n#include "kernels/base.h"\n',
+             "kernels/base.h": "#pragma once\n"},
+            [("kernels/cpu/b.h", "folders include each other: kernels, kernels/cpu")])
+
+    def test_in_services_nothing_is_included_from_above(self):
+        files = {"services/vision/tower/t.h": '#pragma once\n#include "services/vision/top.h"\n',
+                 "services/vision/top.h": "#pragma once\n"}
+        self.assert_said(files, [("services/vision/tower/t.h", "stands above")])
+        self.assert_said({"kernels/cpu/t.h": '#pragma once\n#include "kernels/top.h"\n',
+                          "kernels/top.h": "#pragma once\n"}, [])
+
+    def test_grpc_does_not_come_into_a_room_by_way_of_a_header(self):
+        self.assert_said(
+            {"services/gateway/answer/v.cc": '#include "services/gateway/answer/v.h"\n',
+             "services/gateway/answer/v.h": '#pragma once\n#include "common/rpc/outer.h"\n',
+             "common/rpc/outer.h": '#pragma once\n#include "common/rpc/inner.h"\n',
+             "common/rpc/inner.h": "#pragma once\n#include <grpcpp/grpcpp.h>\n",
+             "services/gateway/api/w.cc": '#include "common/rpc/outer.h"\n',
+             "services/gateway/README.md": "x\n"},
+            [("services/gateway/answer/v.cc", "answer/v.h -> common/rpc/outer.h -> common/rpc/inner.h"),
+             ("services/gateway/answer/v.h", "common/rpc/outer.h -> common/rpc/inner.h -> grpcpp")])
+
+    def test_the_gateway_itself_holds_twelve_files(self):
+        files = {f"services/gateway/f{i}.{kind}": "#pragma once\n" for i in range(6) for kind in ("h", "cc")}
+        self.assert_said(files, [])
+        self.assert_said({**files, "services/gateway/main.cc": "int x;\n"},
+                         [("services/gateway", "13 .cc and .h files")])
 
     def test_long_files_are_listed_and_600_lines_pass(self):
         with tempfile.TemporaryDirectory() as root:

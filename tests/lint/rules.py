@@ -4,6 +4,16 @@ A path is relative to the repository's root, with forward slashes.
 """
 import re
 
+# Rooms of the gateway, from above: its own files; api and http (which may call api); answer; pictures
+# and admission; what of fleet is an interface. Fleet's clients are known to the gateway's own files.
+GATEWAY = "services/gateway/"
+FLEET_INTERFACES = [GATEWAY + "fleet/vision_client.h", GATEWAY + "fleet/decode_client.h"]
+# Rooms that gRPC does not come into, also not by way of a header.
+WITHOUT_GRPC = re.compile(r"services/gateway/(answer|pictures|admission)/")
+GRPC_HEADER = re.compile(r"^(grpc|grpcpp|grpc\+\+)/|\.grpc\.pb\.h$")
+# How many .cc and .h files a folder itself may hold.
+MAX_FILES = {"services/gateway": 12}
+
 # The pattern that a file's path begins with decides what of ours it may include. "{self}" is what the
 # pattern caught; "protos" stands for generated headers.
 MAY_INCLUDE = [
@@ -17,6 +27,16 @@ MAY_INCLUDE = [
     (r"common/(?P<self>rpc|store)/",
      ["common/base/", "common/tensor/", "common/metrics/", "common/{self}/", "protos"]),
     (r"kernels/", ["common/base/", "common/tensor/", "kernels/"]),
+    (r"services/gateway/(?P<self>admission)/", [GATEWAY + "{self}/", "common/", "protos"]),
+    (r"services/gateway/(?P<self>fleet)/", [GATEWAY + "{self}/", "common/", "protos"]),
+    (r"services/gateway/(?P<self>pictures)/",
+     [GATEWAY + "{self}/", *FLEET_INTERFACES, "common/", "protos"]),
+    (r"services/gateway/(?P<self>answer)/",
+     [GATEWAY + "{self}/", GATEWAY + "pictures/", GATEWAY + "admission/", *FLEET_INTERFACES, "common/",
+      "protos"]),
+    (r"services/gateway/(?P<self>api|http)/",
+     [GATEWAY + "{self}/", GATEWAY + "api/", GATEWAY + "answer/", GATEWAY + "pictures/",
+      GATEWAY + "admission/", *FLEET_INTERFACES, "common/", "protos"]),
     (r"services/(?P<self>[^/]+)/", ["services/{self}/", "kernels/", "common/", "protos"]),
     (r"tools/", ["tools/", "services/", "kernels/", "common/", "protos"]),
     (r"tests/", ["tests/", "tools/", "services/", "kernels/", "common/", "protos"]),
@@ -27,14 +47,14 @@ GENERATED = re.compile(r"^(tessera/v\d+|google/rpc|opentelemetry/[\w/]+)/\w+(\.g
 
 # Library, pattern of its headers, pattern of the files that may include them. Beside that, a test
 # may include what the folder that it mirrors may.
-GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$"
+GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$|services/gateway/(api|fleet)/"
               r"|services/[^/]+/\w*(_service|_client|_runtime|_call|_reactor)\.(h|cc)$"
               r"|tests/(services|integration|bench|support|tools)/")
 DOORS = [
     ("Abseil", r"absl/", r""),
     ("protobuf", r"google/protobuf/", GRPC_FILES + r"|common/store/|tests/fuzz/"),
     ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", GRPC_FILES),
-    ("hiredis", r"hiredis/", r"common/store/redis_"),
+    ("hiredis", r"hiredis/", r"common/store/redis/"),
     ("libjpeg-turbo", r"(jpeglib|jerror|jconfig|jmorecfg|turbojpeg)\.h$", r"services/vision/image/"),
     ("libpng", r"png\.h$", r"services/vision/image/"),
     ("libwebp", r"webp/", r"services/vision/image/"),
@@ -62,7 +82,7 @@ DOORS = [
 
 # Folders that must say what they are (a pattern of the whole path).
 NEED_README = re.compile(
-    r"^(common/[^/]+|kernels(/[^/]+)?|services/[^/]+(/[^/]+)?|tools|tests|deploy)$")
+    r"^(common/[^/]+(/[^/]+)?|kernels(/[^/]+)?|services/[^/]+(/[^/]+)?|tools|tests|deploy)$")
 MAX_README_LINES = 60
 
 CODE = re.compile(r"\.(h|cc|cu|cuh|py|sh|proto|cmake)$|(^|/)CMakeLists\.txt$|^dev$|^\.ci/run$")

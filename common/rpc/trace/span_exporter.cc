@@ -68,7 +68,7 @@ SpanExporter::~SpanExporter() {
     base::Clock& clock = base::RealClock();
     const absl::Time end = clock.Now() + options_.flush;
     while (!ended_ && clock.Now() < end) clock.WaitUntil(done_, mutex_, end);
-    over_ = true;
+    flush_expired_ = true;
     if (trying_ != nullptr) trying_->TryCancel();
     wake_.SignalAll();
   }
@@ -135,7 +135,7 @@ grpc::Status SpanExporter::TryOnce(const Request& request, size_t spans) {
                        absl::ToChronoMicroseconds(options_.timeout));
   {
     base::MutexLock lock(mutex_);
-    if (over_) return {grpc::StatusCode::CANCELLED, "the process ends"};
+    if (flush_expired_) return {grpc::StatusCode::CANCELLED, "the process ends"};
     trying_ = &context;
   }
   opentelemetry::proto::collector::trace::v1::ExportTraceServiceResponse response;
@@ -157,7 +157,7 @@ bool SpanExporter::WaitBeforeTry(absl::Duration backoff) {
   const absl::Time due = clock.Now() + backoff;
   base::MutexLock lock(mutex_);
   while (!stop_ && clock.Now() < due) clock.WaitUntil(wake_, mutex_, due);
-  return !over_;
+  return !flush_expired_;
 }
 
 void SpanExporter::Tell(const grpc::Status& status) {

@@ -83,8 +83,8 @@ class SpanExporter {
   std::deque<Span> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // spans in it, with their stages
   grpc::ClientContext* trying_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;  // no more spans; send what is left
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // drop what is left
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;           // no more spans; send what is left
+  bool flush_expired_ ABSL_GUARDED_BY(mutex_) = false;  // drop what is left
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses everything above
 };

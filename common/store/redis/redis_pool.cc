@@ -160,7 +160,7 @@ void RedisPool::Lose(const absl::Status& why, uint64_t era) {
   gauge_.Set(0);
   keeper_wakes_.Signal();
   changed_.SignalAll();
-  if (std::exchange(told_, true)) return;
+  if (std::exchange(loss_logged_, true)) return;
   // Under the lock, as the other one: the lines stand in the order of the changes.
   base::Log(base::LogLevel::kWarning,
             absl::StrCat("embedding store: Redis at ", options_.address.Text(),
@@ -181,7 +181,7 @@ void RedisPool::TryToConnect() {
   addresses_ = *std::move(addresses);
   idle_.push_back(*std::move(opened));
   up_ = true;
-  told_ = false;
+  loss_logged_ = false;
   gauge_.Set(1);
   changed_.SignalAll();
   base::Log(base::LogLevel::kInfo,

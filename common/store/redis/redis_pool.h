@@ -83,7 +83,7 @@ class RedisPool {
   base::CondVar keeper_wakes_;
   bool up_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_down_ ABSL_GUARDED_BY(mutex_);
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // the log knows that it is down
+  bool loss_logged_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t era_ ABSL_GUARDED_BY(mutex_) = 0;  // raised at each loss
   int lent_ ABSL_GUARDED_BY(mutex_) = 0;

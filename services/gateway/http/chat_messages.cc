@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
 #include "services/gateway/http/json_fields.h"
+#include "services/gateway/pictures/image_source.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -23,8 +24,10 @@ absl::Status BadPart(absl::string_view place, absl::string_view message) {
 // One message of the list.
 class MessageReader {
  public:
-  MessageReader(const ChatLimits& limits, int index, ChatRequest& out)
-      : limits_(limits),
+  MessageReader(const base::LongStrings& urls, const ChatLimits& limits, int index,
+                ChatRequest& out)
+      : urls_(urls),
+        limits_(limits),
         index_(index),
         place_(absl::StrCat("messages[", index, "]")),
         out_(out),
@@ -99,24 +102,30 @@ class MessageReader {
     }
     base::Json* image = fields.Find("image_url");
     if (image == nullptr) return BadPart(place, "is missing");
-    if (image->is_string()) return ReadUrl(std::move(image->get_ref<std::string&>()), place);
+    if (image->is_string()) return ReadUrl(urls_.Of(image->get_ref<std::string&>()), place);
     if (!image->is_object()) return JsonFields::Wrong(place, "an object or a string", *image);
     const JsonFields inner(*image, place + ".");
     RETURN_IF_ERROR(inner.String("detail").status());
     ASSIGN_OR_RETURN(std::string * url, inner.String("url"));
     if (url == nullptr) return BadPart(inner.PlaceOf("url"), "is missing");
-    return ReadUrl(std::move(*url), inner.PlaceOf("url"));
+    return ReadUrl(urls_.Of(*url), inner.PlaceOf("url"));
   }
 
-  absl::Status ReadUrl(std::string url, const std::string& place) {
+  absl::Status ReadUrl(absl::string_view url, const std::string& place) {
     if (url.empty()) return BadPart(place, "is empty");
     v1::Image& image = *message_.add_parts()->mutable_image();
     if (absl::StartsWithIgnoreCase(url, kHandleScheme)) {
-      image.set_handle(url.substr(kHandleScheme.size()));
+      image.set_handle(std::string(url.substr(kHandleScheme.size())));
       return absl::OkStatus();
     }
     if (!absl::StartsWithIgnoreCase(url, "http:") && !absl::StartsWithIgnoreCase(url, "https:")) {
-      image.set_uri(std::move(url));  // a data: URL, or refused by what reads it
+      // What is no picture is refused, with its place, by what reads the request.
+      absl::StatusOr<std::string> bytes = ParseDataUrl(url, limits_.max_image_bytes);
+      if (bytes.ok()) {
+        image.mutable_inline_data()->set_data(*std::move(bytes));
+      } else {
+        image.set_uri(std::string(url));
+      }
       return absl::OkStatus();
     }
     if (!limits_.image_urls) {
@@ -126,10 +135,11 @@ class MessageReader {
                                          "(--image_url_hosts); send a data: URL, or upload the "
                                          "picture and send tessera-image: and its handle"));
     }
-    out_.remote.push_back({index_, message_.parts_size() - 1, std::move(url)});
+    out_.remote.push_back({index_, message_.parts_size() - 1, std::string(url)});
     return absl::OkStatus();
   }
 
+  const base::LongStrings& urls_;
   const ChatLimits& limits_;
   const int index_;
   const std::string place_;
@@ -139,10 +149,11 @@ class MessageReader {
 
 }  // namespace
 
-absl::Status ParseMessages(base::Json& messages, const ChatLimits& limits, ChatRequest& out) {
+absl::Status ParseMessages(base::Json& messages, const base::LongStrings& urls,
+                           const ChatLimits& limits, ChatRequest& out) {
   bool asked = false;
   for (size_t i = 0; i < messages.size(); ++i) {
-    RETURN_IF_ERROR(MessageReader(limits, static_cast<int>(i), out).Read(messages[i]));
+    RETURN_IF_ERROR(MessageReader(urls, limits, static_cast<int>(i), out).Read(messages[i]));
     asked |= out.request.messages(static_cast<int>(i)).role() == "user";
   }
   if (asked || messages.empty()) return absl::OkStatus();  // an empty list is refused further in

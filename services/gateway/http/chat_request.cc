@@ -196,7 +196,8 @@ absl::Status ReadNames(const JsonFields& fields, v1::GenerateRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status ReadBody(base::Json& body, const ChatLimits& limits, ChatRequest& out) {
+absl::Status ReadBody(base::Json& body, const base::LongStrings& urls, const ChatLimits& limits,
+                      ChatRequest& out) {
   const JsonFields fields(body, "");
   v1::GenerationOptions& options = *out.request.mutable_options();
   RETURN_IF_ERROR(ReadNames(fields, out.request));
@@ -210,7 +211,7 @@ absl::Status ReadBody(base::Json& body, const ChatLimits& limits, ChatRequest& o
   RETURN_IF_ERROR(RefuseTools(fields));
   ASSIGN_OR_RETURN(base::Json * messages, fields.Array("messages"));
   if (messages == nullptr) return BadRequest("messages", "is missing: a list of messages");
-  return ParseMessages(*messages, limits, out);
+  return ParseMessages(*messages, urls, limits, out);
 }
 
 }  // namespace
@@ -219,13 +220,14 @@ absl::StatusOr<ChatRequest> ParseChatRequest(absl::string_view body, const ChatL
   base::JsonLimits json_limits;
   json_limits.max_bytes = limits.max_bytes;
   json_limits.max_values = kMaxJsonValues;
-  ASSIGN_OR_RETURN(base::Json json, base::ParseJson(body, json_limits));
+  base::LongStrings urls({"url", "image_url"}, limits.long_url_bytes);
+  ASSIGN_OR_RETURN(base::Json json, base::ParseJson(body, json_limits, urls));
   if (!json.is_object()) {
     return base::Error(absl::StatusCode::kInvalidArgument, "JSON_INVALID",
                        absl::StrCat("the body must be a JSON object, not ", KindOf(json)));
   }
   ChatRequest out;
-  RETURN_IF_ERROR(ReadBody(json, limits, out));
+  RETURN_IF_ERROR(ReadBody(json, urls, limits, out));
   return out;
 }
 

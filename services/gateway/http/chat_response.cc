@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/text/utf8.h"
 #include "services/gateway/http/http_error.h"
+#include "services/gateway/http/json_text.h"
 #include "services/gateway/http/receipt_json.h"
 
 namespace tessera::gateway::http {
@@ -67,10 +68,6 @@ const char* FinishText(v1::FinishReason reason) {
 }
 
 }  // namespace
-
-std::string JsonText(const base::Json& json) {
-  return json.dump(-1, ' ', false, base::Json::error_handler_t::replace);
-}
 
 base::Json ChatResponse::Head(const char* object) const {
   base::Json json = base::Json::object();

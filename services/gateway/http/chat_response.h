@@ -12,9 +12,6 @@
 
 namespace tessera::gateway::http {
 
-// In one line. What is no UTF-8 becomes U+FFFD; nothing throws.
-std::string JsonText(const base::Json& json);
-
 // What all parts of one answer share.
 struct ChatHeading {
   std::string id;       // "chatcmpl-..."

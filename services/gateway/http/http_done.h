@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "services/gateway/answer/request_metrics.h"
-#include "services/gateway/http/http_server.h"
+#include "services/gateway/http/http_deps.h"
 
 namespace tessera::rpc {
 class SpanExporter;

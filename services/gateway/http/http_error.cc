@@ -12,7 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "services/gateway/http/chat_request.h"
-#include "services/gateway/http/chat_response.h"
+#include "services/gateway/http/json_text.h"
 
 namespace tessera::gateway::http {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/flags/flags.h"
-#include "services/gateway/http/http_server.h"
+#include "services/gateway/http/http_options.h"
 
 namespace tessera::gateway::http {
 

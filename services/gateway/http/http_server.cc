@@ -31,10 +31,6 @@ using boost::system::error_code;
 constexpr int kIdleAtOnce = 16;
 constexpr std::chrono::milliseconds kAcceptPause(100);  // when there is no file for a connection
 
-absl::Status BadHttpOption(absl::string_view flag, absl::string_view message) {
-  return base::BadField(flag, "BAD_OPTION", absl::StrCat("--", flag, " ", message));
-}
-
 absl::Status Unavailable(const std::string& address, const error_code& error) {
   return base::Error(
       absl::StatusCode::kInvalidArgument, "ADDRESS_UNAVAILABLE",
@@ -46,8 +42,9 @@ absl::StatusOr<tcp::endpoint> Resolve(const std::string& address, asio::io_conte
   int port = -1;
   if (colon == std::string::npos || colon == 0 ||
       !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
-    return BadHttpOption("http_address",
-                         absl::StrCat("\"", address, "\" is no address: write host:port"));
+    return base::BadField(
+        "http_address", "BAD_OPTION",
+        absl::StrCat("--http_address \"", address, "\" is no address: write host:port"));
   }
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -99,33 +96,9 @@ struct Loop {
 
 }  // namespace
 
-absl::Status HttpOptions::Validate() const {
-  if (threads < 1 || threads > 64) return BadHttpOption("http_threads", "must be from 1 to 64");
-  if (parse_threads < 1 || parse_threads > 64)
-    return BadHttpOption("parse_threads", "must be from 1 to 64");
-  if (max_connections < 1) return BadHttpOption("http_max_connections", "must be at least 1");
-  if (max_header_bytes < 1024 || max_header_bytes > (1 << 20)) {
-    return BadHttpOption("http_max_header_bytes", "must be from 1 KiB to 1 MiB");
-  }
-  if (send_buffer_bytes < 0) return BadHttpOption("http_send_buffer_bytes", "must be 0 or more");
-  for (const absl::Duration timeout :
-       {header_timeout, body_timeout, idle_timeout, write_timeout, linger_timeout}) {
-    if (timeout <= absl::ZeroDuration()) return BadHttpOption("http_timeouts", "must be above 0");
-  }
-  if (tls_certificate.empty() != tls_key.empty()) {
-    return BadHttpOption(tls_key.empty() ? "tls_key_file" : "tls_cert_file",
-                         "is missing: TLS needs a certificate and its key");
-  }
-  if (!tls_client_ca.empty() && tls_certificate.empty()) {
-    return BadHttpOption("tls_cert_file", "is missing: --tls_client_ca_file needs it");
-  }
-  for (std::string host : image_url_hosts) RETURN_IF_ERROR(CheckImageHost(host));
-  return absl::OkStatus();
-}
-
 // In the order of birth: what dies later is used by what is below it.
-struct HttpServer::Engine {
-  Engine(HttpOptions http_options, HttpDeps http_deps)
+struct HttpServer::Port {
+  Port(HttpOptions http_options, HttpDeps http_deps)
       : options(std::move(http_options)),
         deps(std::move(http_deps)),
         timers(deps.api.answer.clock) {}
@@ -154,13 +127,13 @@ struct HttpServer::Engine {
   std::optional<asio::thread_pool> parsers;
   std::optional<ConnectionDeps> connection;
   std::optional<tcp::acceptor> acceptor;    // of the first loop
-  std::optional<asio::steady_timer> pause;  // likewise
+  std::optional<asio::steady_timer> pause;  // of the first loop
   size_t next_loop = 0;
-  int port = 0;
+  int number = 0;  // of the port
   bool stopped = false;
 };
 
-absl::Status HttpServer::Engine::Prepare() {
+absl::Status HttpServer::Port::Prepare() {
   const ApiOptions& gateway = deps.api.options;
   if (!options.tls_certificate.empty()) {
     ASSIGN_OR_RETURN(
@@ -181,6 +154,7 @@ absl::Status HttpServer::Engine::Prepare() {
   tracker.emplace();
   ChatLimits limits;
   limits.max_bytes = gateway.max_message_bytes;
+  limits.max_image_bytes = gateway.max_image_bytes;
   limits.context_tokens = deps.model.context_tokens();
   limits.image_urls = fetcher != nullptr;
   chat.emplace(ChatDeps{gateway, deps.api.answer, timers, *tracker, limits, fetcher.get()});
@@ -191,7 +165,7 @@ absl::Status HttpServer::Engine::Prepare() {
   return absl::OkStatus();
 }
 
-absl::Status HttpServer::Engine::Listen() {
+absl::Status HttpServer::Port::Listen() {
   asio::io_context& io = loops[0]->io;
   ASSIGN_OR_RETURN(const tcp::endpoint endpoint, Resolve(options.address, io));
   acceptor.emplace(io);
@@ -205,11 +179,11 @@ absl::Status HttpServer::Engine::Listen() {
   }
   if (!error) acceptor->bind(endpoint, error);
   if (!error) acceptor->listen(tcp::acceptor::max_listen_connections, error);
-  if (!error) port = acceptor->local_endpoint(error).port();
+  if (!error) number = acceptor->local_endpoint(error).port();
   return error ? Unavailable(options.address, error) : absl::OkStatus();
 }
 
-void HttpServer::Engine::Accept() {
+void HttpServer::Port::Accept() {
   if (draining.load()) return;
   Loop& loop = *loops[next_loop++ % loops.size()];
   acceptor->async_accept(loop.io, [this, &loop](error_code error, tcp::socket socket) {
@@ -217,7 +191,7 @@ void HttpServer::Engine::Accept() {
   });
 }
 
-void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket, Loop& loop) {
+void HttpServer::Port::OnAccepted(const error_code& error, tcp::socket socket, Loop& loop) {
   if (draining.load()) return;
   if (error) {  // as a rule there is no file for it
     for (const auto& each : loops) asio::post(each->io, [&each = *each] { each.CloseIdle(); });
@@ -242,8 +216,8 @@ void HttpServer::Engine::OnAccepted(const error_code& error, tcp::socket socket,
   if (!full) Accept();
 }
 
-void HttpServer::Engine::Open(tcp::socket socket,
-                              const std::shared_ptr<asio::ssl::context>& context, Loop& loop) {
+void HttpServer::Port::Open(tcp::socket socket, const std::shared_ptr<asio::ssl::context>& context,
+                            Loop& loop) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   auto transport = context ? MakeTlsTransport(std::move(socket), context)
@@ -251,13 +225,13 @@ void HttpServer::Engine::Open(tcp::socket socket,
   std::make_shared<Connection>(std::move(transport), loop.io, *connection, loop.open)->Start();
 }
 
-bool HttpServer::Engine::IsFull(tcp::socket& socket) const {
+bool HttpServer::Port::IsFull(tcp::socket& socket) const {
   return static_cast<size_t>(count.value()) >= options.max_connections ||
          socket.native_handle() >= base::FilesForConnections(base::kHttpFiles);
 }
 
 // Told in one go, before anything is read; who speaks TLS sees the end only.
-void HttpServer::Engine::RefuseConnection(tcp::socket socket) {
+void HttpServer::Port::RefuseConnection(tcp::socket socket) {
   if (tls) return;
   const Response response = ErrorResponse(ToHttpError(base::Error(
       absl::StatusCode::kUnavailable, "CONNECTIONS_FULL",
@@ -273,7 +247,7 @@ void HttpServer::Engine::RefuseConnection(tcp::socket socket) {
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-void HttpServer::Engine::Shutdown(absl::Duration grace) {
+void HttpServer::Port::Shutdown(absl::Duration grace) {
   if (std::exchange(stopped, true)) return;
   draining.store(true);
   if (acceptor) {
@@ -300,28 +274,28 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions option
   RETURN_IF_ERROR(options.Validate());
   try {  // Asio throws where the machine has no more files or threads
     auto server = std::unique_ptr<HttpServer>(
-        new HttpServer(std::make_unique<Engine>(std::move(options), std::move(deps))));
-    Engine& engine = *server->engine_;
-    RETURN_IF_ERROR(engine.Prepare());
-    RETURN_IF_ERROR(engine.Listen());
-    for (const auto& loop : engine.loops) {
+        new HttpServer(std::make_unique<Port>(std::move(options), std::move(deps))));
+    Port& port = *server->port_;
+    RETURN_IF_ERROR(port.Prepare());
+    RETURN_IF_ERROR(port.Listen());
+    for (const auto& loop : port.loops) {
       loop->thread = std::thread([loop = loop.get()] { loop->Run(); });
     }
-    asio::post(engine.loops[0]->io, [&engine] { engine.Accept(); });
+    asio::post(port.loops[0]->io, [&port] { port.Accept(); });
     return server;
   } catch (const std::exception& e) {
     return absl::ResourceExhaustedError(absl::StrCat("the HTTP port: ", e.what()));
   }
 }
 
-HttpServer::HttpServer(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+HttpServer::HttpServer(std::unique_ptr<Port> port) : port_(std::move(port)) {}
 
 HttpServer::~HttpServer() { Shutdown(absl::ZeroDuration()); }
 
-int HttpServer::port() const { return engine_->port; }
+int HttpServer::port() const { return port_->number; }
 
-int HttpServer::connections() const { return engine_->count.value(); }
+int HttpServer::connections() const { return port_->count.value(); }
 
-void HttpServer::Shutdown(absl::Duration grace) { engine_->Shutdown(grace); }
+void HttpServer::Shutdown(absl::Duration grace) { port_->Shutdown(grace); }
 
 }  // namespace tessera::gateway::http

@@ -8,7 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "services/gateway/http/chat_response.h"
+#include "services/gateway/http/json_text.h"
 
 namespace tessera::gateway::http {
 namespace {
@@ -74,6 +74,23 @@ Route RouteOf(absl::string_view target) {
   }
   if (path == "/health") return Route::kHealth;
   return path == "/version" ? Route::kVersion : Route::kUnknown;
+}
+
+absl::string_view NameOf(Route route) {
+  switch (route) {
+    case Route::kChat:
+      return "chat";
+    case Route::kModels:
+    case Route::kModel:
+      return "models";
+    case Route::kHealth:
+      return "health";
+    case Route::kVersion:
+      return "version";
+    case Route::kUnknown:
+      return "unknown";
+  }
+  return "unknown";
 }
 
 absl::string_view AllowOf(Route route) {

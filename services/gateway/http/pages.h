@@ -16,6 +16,9 @@ enum class Route { kUnknown, kChat, kModels, kModel, kHealth, kVersion };
 // Of a request's target, whose query is ignored. "/v1/models/NAME" is kModel.
 Route RouteOf(absl::string_view target);
 
+// For metrics and log: "chat", "models", "health", "version", "unknown".
+absl::string_view NameOf(Route route);
+
 // "POST, OPTIONS" for kChat, else "GET, HEAD, OPTIONS".
 absl::string_view AllowOf(Route route);
 

@@ -257,6 +257,40 @@ TEST(ChatRequestTest, UrlsToFetchAreListedWhereTheyMayBe) {
   EXPECT_EQ(chat->request.messages(0).parts(1).image().source_case(), v1::Image::SOURCE_NOT_SET);
 }
 
+TEST(ChatRequestTest, APictureIsReadFromWhereItStandsAsAnyOther) {
+  const std::string payload = "QUJD\\nREVG";  // an escape: not as it stands
+  for (const std::string& url :
+       {std::string("data:image/png;base64,QUJDREVG"), "DATA:;base64," + payload,
+        std::string("data:image/png;base64,QUJDR"), std::string("data:text/plain;base64,QUJDREVG"),
+        std::string("data:image/png;base64,"), std::string("tessera-image:QUJDREVG"),
+        std::string("https://a.b/QUJDREVG.png"), std::string("/etc/passwd")}) {
+    ChatLimits copied = Limits(), in_place = Limits();
+    copied.image_urls = in_place.image_urls = true;
+    copied.long_url_bytes = 1 << 20;
+    in_place.long_url_bytes = 1;
+    absl::StatusOr<ChatRequest> a = ParseChatRequest(WithPicture(url), copied);
+    absl::StatusOr<ChatRequest> b = ParseChatRequest(WithPicture(url), in_place);
+    ASSERT_TRUE(a.ok() && b.ok()) << url;
+    EXPECT_EQ(a->request.DebugString(), b->request.DebugString()) << url;
+    ASSERT_EQ(a->remote.size(), b->remote.size()) << url;
+    if (!a->remote.empty()) EXPECT_EQ(a->remote[0].url, b->remote[0].url);
+  }
+}
+
+TEST(ChatRequestTest, ADataUrlIsDecodedOnceWhereItIsAPicture) {
+  ChatLimits limits = Limits();
+  const std::string good = "data:image/png;base64,QUJDREVG", bad = "data:image/png;base64,QUJDR";
+  const auto image_of = [&limits](const std::string& url) {
+    absl::StatusOr<ChatRequest> chat = ParseChatRequest(WithPicture(url), limits);
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return chat->request.messages(0).parts(1).image();
+  };
+  EXPECT_EQ(image_of(good).inline_data().data(), "ABCDEF");
+  EXPECT_EQ(image_of(bad).uri(), bad);  // to be refused by its place further in
+  limits.max_image_bytes = 5;
+  EXPECT_EQ(image_of(good).uri(), good);
+}
+
 TEST(ChatRequestTest, BytesOverThePictureLimitAre413) {
   AnswerOptions options = Options();
   options.max_image_bytes = 8;
