@@ -75,7 +75,7 @@ class GenerateReactor final : public grpc::ServerBidiReactor<v1::DecodeServiceGe
   v1::DecodeServiceGenerateRequest request_;    // of the read under way
   v1::DecodeServiceGenerateResponse response_;  // of the write under way
   std::unique_ptr<TextStream> stream_;          // made before Submit, then the engine's thread's
-  int top_logprobs_ = -1;  // as AskedFor's; the engine's thread's as `stream_` is
+  int top_logprobs_ = -1;  // AskedFor::top_logprobs; set before Submit, then constant
 
   base::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

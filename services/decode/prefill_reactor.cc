@@ -61,7 +61,7 @@ absl::StatusOr<Request> PrefillReactor::MakeRequest() const {
   }
   ASSIGN_OR_RETURN(AskedFor asked, ParseStart(StartOf(request_, kOneQuestion), deps_.row_width));
   ASSIGN_OR_RETURN(PromptPlan plan, deps_.prompts.Build(asked.messages, asked.images));
-  asked.messages.back().parts.back().text = kOtherQuestion;
+  asked.messages.back().parts.back().text = kOtherQuestion;  // StartOf put the first one there
   ASSIGN_OR_RETURN(const PromptPlan other, deps_.prompts.Build(asked.messages, asked.images));
   Request request = ToRequest(std::move(asked), std::move(plan));
   const auto [end, unused] =
