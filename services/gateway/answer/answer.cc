@@ -172,7 +172,8 @@ void Answer::OnNeedRows(const v1::NeedRows& need) {
   for (const uint32_t picture : pictures) {
     const std::shared_ptr<EncodeCall> call = deps_.resolver.Encode(
         parsed_.pictures[picture], request_,
-        {nullptr, [self = shared_from_this(), picture, number](absl::StatusOr<ResolvedImage> image) {
+        {nullptr,
+         [self = shared_from_this(), picture, number](absl::StatusOr<ResolvedImage> image) {
            self->OnRowsMade(picture, number, std::move(image));
          }});
     KeepCall(call);

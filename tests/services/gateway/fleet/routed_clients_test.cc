@@ -137,17 +137,16 @@ TEST_F(RoutedClientsTest, AReplicaThatIsNoneAnyMoreStaysForItsRows) {
   Tell("r0:1");
   absl::StatusOr<EncodedImage> got = absl::UnknownError("");
   Encode({}, got);
-  const std::weak_ptr<Replica> replica = set_->Pick("")->replica;
   const auto call = peers_["r0:1"].vision->calls.at(0);
   call->Ready(v1::CACHE_TIER_COMPUTED);
   ASSERT_TRUE(got.ok()) << got.status();
   become("r1:1");
   become("r2:1");  // the unused were swept in between
-  EXPECT_FALSE(replica.expired());
+  EXPECT_TRUE(Lives("r0:1"));
   EXPECT_FALSE(call->rows.expired());
   got->rows = nullptr;
   EXPECT_TRUE(call->rows.expired());
-  Await([&] { return replica.expired(); });
+  Await([&] { return !Lives("r0:1"); });
 }
 
 }  // namespace
