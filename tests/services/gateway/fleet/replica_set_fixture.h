@@ -46,6 +46,7 @@ class ReplicaSetTest : public ::testing::Test {
   };
 
   ~ReplicaSetTest() override {
+    if (set_ == nullptr) return;
     for (const ReplicaState& state : set_->States()) {  // others may be gone
       const Peer& peer = peers_[state.view.name];
       for (const auto& call : peer.decode->calls) call->End(absl::CancelledError("test over"));
@@ -185,6 +186,13 @@ class ReplicaSetTest : public ::testing::Test {
   bool Lives(const std::string& name) {
     base::MutexLock lock(mutex_);
     return !peers_[name].life.expired();
+  }
+  // Of the replica made last of that name; time stands still.
+  void AwaitDeath(const std::string& name) {
+    for (int i = 0; i < 60'000 && Lives(name); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_FALSE(Lives(name));
   }
   bool AnyUp() { return set_->Pick("").ok(); }
 
