@@ -6,14 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/call_limits.h"
 #include "common/rpc/resolve.h"
 #include "common/rpc/status.h"
-#include "services/gateway/fleet/grpc_decode_client.h"
+#include "services/gateway/fleet/grpc_decode_peer.h"
 #include "services/gateway/fleet/grpc_vision_client.h"
 #include "services/gateway/fleet/routed_clients.h"
 #include "services/gateway/fleet/watch_load_call.h"
@@ -24,6 +23,9 @@ namespace tessera::gateway {
 namespace {
 
 constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
+// Between two looks at who has given up, of which nobody is told, and between two asks of replicas
+// of which nothing is heard.
+constexpr absl::Duration kAskInterval = absl::Milliseconds(250);
 constexpr absl::Duration kVisionPatience = absl::Seconds(3);
 
 template <typename Info, typename Ask>
@@ -59,9 +61,14 @@ auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Du
   const base::Clock& clock = base::RealClock();
   const absl::Time deadline = clock.Now() + patience;
   const auto over = [&] { return clock.Now() >= deadline || (given_up && given_up()); };
+  // Wakes with every change of the replicas.
+  const auto await = [&](uint64_t seen) {
+    replicas.AwaitChange(seen, std::min(kAskInterval, deadline - clock.Now()));
+  };
   decltype(ask(connect(""), kOneAsk)) info = absl::UnavailableError("it has no address");
   bool info_is_cause = false;
   do {
+    const uint64_t seen = replicas.changes();
     for (const ReplicaState& state : replicas.States()) {
       auto told = ask(connect(state.view.name), kOneAsk);
       if (told.ok() || !absl::IsDeadlineExceeded(told.status()) || !info_is_cause) {
@@ -70,10 +77,12 @@ auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Du
       }
       if (info.ok()) break;
     }
-    if (!info.ok()) absl::SleepFor(absl::Milliseconds(50));
+    if (!info.ok()) await(seen);
   } while (!info.ok() && !over());
-  while (info.ok() && !replicas.Pick("").ok() && !over()) {
-    absl::SleepFor(absl::Milliseconds(10));
+  while (info.ok() && !over()) {
+    const uint64_t seen = replicas.changes();
+    if (replicas.Pick("").ok()) break;
+    await(seen);
   }
   return info;
 }
@@ -88,22 +97,22 @@ void WatchOver(const std::shared_ptr<grpc::Channel>& channel, const Watch& watch
   };
 }
 
-std::shared_ptr<Replica> MakeVision(const std::string& name,
+std::unique_ptr<Replica> MakeVision(const std::string& name,
                                     const std::shared_ptr<grpc::Channel>& channel, bool watched,
                                     const base::Clock& clock) {
-  auto replica = std::make_shared<Replica>();
+  auto replica = std::make_unique<Replica>();
   replica->name = name;
   replica->vision = MakeGrpcVisionClient(channel, clock);
   if (watched) WatchOver(channel, &WatchVisionLoad, *replica);
   return replica;
 }
 
-std::shared_ptr<Replica> MakeDecode(const std::string& name,
+std::unique_ptr<Replica> MakeDecode(const std::string& name,
                                     const std::shared_ptr<grpc::Channel>& channel, bool watched,
                                     const base::Clock& clock) {
-  auto replica = std::make_shared<Replica>();
+  auto replica = std::make_unique<Replica>();
   replica->name = name;
-  replica->decode = MakeGrpcDecodeClient(channel, clock);
+  replica->decode = MakeGrpcDecodePeer(channel, clock);
   if (watched) WatchOver(channel, &WatchDecodeLoad, *replica);
   return replica;
 }

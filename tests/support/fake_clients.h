@@ -32,8 +32,8 @@ class InstantEncode final : public InstantCall<gateway::EncodeCall> {
   void Proceed() override {}
 };
 
-// A vision service whose answers a test gives by hand, of calls that were begun. One thread, or calls
-// in turn.
+// A vision service whose answers a test gives by hand, of calls that were begun. One thread, or
+// calls in turn.
 class FakeVisionClient final : public gateway::VisionClient {
  public:
   struct Pending : gateway::EncodeCall {
@@ -99,46 +99,83 @@ class FakeVisionClient final : public gateway::VisionClient {
   std::vector<std::shared_ptr<Pending>> calls;
 };
 
+// An answer whose events a test sends by hand, once it was begun.
+template <typename Events>
+struct FakeDecodeCall : gateway::DecodeCall {
+  v1::DecodeStart start;
+  std::shared_ptr<Events> events;  // null once it has ended
+  std::vector<uint32_t> rows_ready;
+  int resumed = 0;
+  bool started = false, cancelled = false;
+
+  void Start() override {
+    CHECK(!std::exchange(started, true));
+    if (cancelled) Cancel();
+  }
+  void RowsReady(const std::vector<uint32_t>& images) override {
+    rows_ready.insert(rows_ready.end(), images.begin(), images.end());
+  }
+  void Resume() override { ++resumed; }
+  void Cancel() override {
+    cancelled = true;
+    if (started) End(absl::CancelledError("cancelled"));
+  }
+  void NeedRows(uint32_t image) {
+    CHECK(started);
+    v1::NeedRows need;
+    need.add_images(image);
+    events->OnNeedRows(need);
+  }
+  bool Piece(const std::string& text, int logprobs = 0) {
+    CHECK(started);
+    v1::TextPiece piece;
+    piece.set_text(text);
+    for (int i = 0; i < logprobs; ++i) piece.add_logprobs()->mutable_chosen()->set_id(i);
+    return events->OnPiece(std::move(piece));
+  }
+  void End(const absl::Status& status, const v1::DecodeEnd& end = {}) {
+    if (!events) return;
+    CHECK(started);
+    Finish(std::exchange(events, nullptr), status, end);
+  }
+
+ protected:
+  virtual void Finish(std::shared_ptr<Events> events, const absl::Status& status,
+                      const v1::DecodeEnd& end) = 0;
+};
+
+// Reading ahead that a test ends by hand, once it was begun.
+struct FakePrefill : gateway::Call {
+  v1::DecodeServicePrefillRequest start;
+  std::string affinity;  // where there are replicas to choose from
+  gateway::DecodePeer::PrefillDone done;
+  bool started = false, cancelled = false;
+  void Start() override {
+    CHECK(!std::exchange(started, true));
+    if (cancelled) Cancel();
+  }
+  void Cancel() override {
+    cancelled = true;
+    if (started) End(absl::CancelledError("cancelled"));
+  }
+  void End(const absl::StatusOr<v1::DecodeServicePrefillResponse>& result) {
+    if (!done) return;
+    CHECK(started);
+    std::exchange(done, nullptr)(result);
+  }
+};
+
 // A decode service whose events a test sends by hand, of calls that were begun.
 class FakeDecodeClient final : public gateway::DecodeClient {
  public:
-  struct Stream : gateway::DecodeCall {
-    v1::DecodeStart start;
+  struct Stream final : FakeDecodeCall<gateway::DecodeEvents> {
     std::string affinity;
     absl::Duration patience;
-    std::shared_ptr<gateway::DecodeEvents> events;
-    std::vector<uint32_t> rows_ready;
-    bool started = false, cancelled = false;
-    void Start() override {
-      CHECK(!std::exchange(started, true));
-      if (cancelled) Cancel();
-    }
-    void RowsReady(const std::vector<uint32_t>& images) override {
-      rows_ready.insert(rows_ready.end(), images.begin(), images.end());
-    }
-    int resumed = 0;
-    void Resume() override { ++resumed; }
-    void Cancel() override {
-      cancelled = true;
-      if (started) End(absl::CancelledError("cancelled"));
-    }
-    void NeedRows(uint32_t image) {
-      CHECK(started);
-      v1::NeedRows need;
-      need.add_images(image);
-      events->OnNeedRows(need);
-    }
-    bool Piece(const std::string& text, int logprobs = 0) {
-      CHECK(started);
-      v1::TextPiece piece;
-      piece.set_text(text);
-      for (int i = 0; i < logprobs; ++i) piece.add_logprobs()->mutable_chosen()->set_id(i);
-      return events->OnPiece(std::move(piece));
-    }
-    void End(const absl::Status& status, const v1::DecodeEnd& end = {}) {
-      if (!events) return;
-      CHECK(started);
-      std::exchange(events, nullptr)->OnDone(status, end);
+
+   private:
+    void Finish(std::shared_ptr<gateway::DecodeEvents> last, const absl::Status& status,
+                const v1::DecodeEnd& end) override {
+      last->OnDone(status, end);
     }
   };
 
@@ -154,29 +191,10 @@ class FakeDecodeClient final : public gateway::DecodeClient {
     return call;
   }
 
-  struct PendingPrefill : gateway::Call {
-    v1::DecodeServicePrefillRequest start;
-    std::string affinity;
-    PrefillDone done;
-    bool started = false, cancelled = false;
-    void Start() override {
-      CHECK(!std::exchange(started, true));
-      if (cancelled) Cancel();
-    }
-    void Cancel() override {
-      cancelled = true;
-      if (started) End(absl::CancelledError("cancelled"));
-    }
-    void End(const absl::StatusOr<v1::DecodeServicePrefillResponse>& result) {
-      if (!done) return;
-      CHECK(started);
-      std::exchange(done, nullptr)(result);
-    }
-  };
   std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest& start,
                                          const rpc::RequestContext&, const std::string& affinity,
                                          PrefillDone done) override {
-    auto call = std::make_shared<PendingPrefill>();
+    auto call = std::make_shared<FakePrefill>();
     call->start = start;
     call->affinity = affinity;
     call->done = std::move(done);
@@ -188,7 +206,61 @@ class FakeDecodeClient final : public gateway::DecodeClient {
 
   gateway::DecodeWaits waits;
   std::vector<std::shared_ptr<Stream>> calls;
-  std::vector<std::shared_ptr<PendingPrefill>> prefills;
+  std::vector<std::shared_ptr<FakePrefill>> prefills;
+};
+
+// One replica of a decode service, played in the same way.
+class FakeDecodePeer final : public gateway::DecodePeer {
+ public:
+  struct Stream final : FakeDecodeCall<gateway::AttemptEvents> {
+    AttemptDone done;
+    std::vector<uint32_t> needed;  // pictures, unanswered
+    bool has_pieces = false;
+
+    void RowsReady(const std::vector<uint32_t>& images) override {
+      for (const uint32_t image : images) {
+        if (std::erase(needed, image) > 0) rows_ready.push_back(image);
+      }
+    }
+    void NeedRows(uint32_t image) {
+      needed.push_back(image);
+      FakeDecodeCall::NeedRows(image);
+    }
+    bool Piece(const std::string& text) {
+      has_pieces = true;
+      return FakeDecodeCall::Piece(text);
+    }
+
+   private:
+    void Finish(std::shared_ptr<gateway::AttemptEvents>, const absl::Status& status,
+                const v1::DecodeEnd& end) override {
+      const AttemptDone last = std::exchange(done, nullptr);
+      last({status, end, has_pieces});
+    }
+  };
+
+  std::shared_ptr<gateway::DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
+                                                const rpc::RequestContext&,
+                                                std::shared_ptr<gateway::AttemptEvents> events,
+                                                AttemptDone done) override {
+    auto call = std::make_shared<Stream>();
+    call->start = *start;
+    call->events = std::move(events);
+    call->done = std::move(done);
+    calls.push_back(call);
+    return call;
+  }
+  std::shared_ptr<gateway::Call> Prefill(const v1::DecodeServicePrefillRequest& start,
+                                         const rpc::RequestContext&, PrefillDone done) override {
+    auto call = std::make_shared<FakePrefill>();
+    call->start = start;
+    call->done = std::move(done);
+    prefills.push_back(call);
+    return call;
+  }
+
+  std::vector<std::shared_ptr<Stream>> calls;
+  std::vector<std::shared_ptr<FakePrefill>> prefills;
 };
 
 }  // namespace tessera::testing

@@ -95,18 +95,31 @@ class EncodeTalk final : public Talk<v1::EncodeRequest, v1::EncodeResponse> {
     v1::EncodeResponse response;
     if (request.has_offer()) {
       offer_ = request.offer();
-      response.mutable_need_bytes();
+      received_ = offer_.first_chunk().size();
+      offer_.clear_first_chunk();
+      if (received_ == 0) {
+        response.mutable_need_bytes();
+        return Say(std::move(response));
+      }
+    } else {
+      received_ += request.chunk().size();
+    }
+    if (received_ < offer_.size_bytes()) {
+      if (received_ < offer_.size_bytes() - offer_.held_bytes()) return;
+      *response.mutable_plan()->mutable_ref() = Ref();
       return Say(std::move(response));
     }
-    received_ += request.chunk().size();
-    if (received_ < offer_.size_bytes()) return;
-    v1::ImageRef& ref = *response.mutable_ready()->mutable_ref();
+    *response.mutable_ready()->mutable_ref() = Ref();
+    response.mutable_ready()->set_cache(v1::CACHE_TIER_COMPUTED);
+    Say(std::move(response));
+  }
+  v1::ImageRef Ref() const {
+    v1::ImageRef ref;
     ref.set_key(offer_.digest());
     ref.set_rows(256);
     ref.set_width(64);
     ref.set_vision_fingerprint(kFingerprint);
-    response.mutable_ready()->set_cache(v1::CACHE_TIER_COMPUTED);
-    Say(std::move(response));
+    return ref;
   }
   v1::EncodeOffer offer_;
   uint64_t received_ = 0;

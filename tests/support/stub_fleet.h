@@ -16,7 +16,8 @@
 // A gateway over TCP whose vision and decode answer everything at once.
 namespace tessera::testing {
 
-// Asks for the bytes of every picture, then has its record. Any thread.
+// Plans every picture as soon as it has what is not held of it, and has its record with the last
+// byte. Any thread.
 class StubVisionService final : public v1::VisionService::CallbackService {
  public:
   int calls() const { return calls_.load(); }  // under way

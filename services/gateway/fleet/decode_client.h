@@ -1,15 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/rpc/trace/request_context.h"
-#include "services/gateway/fleet/vision_client.h"
+#include "services/gateway/fleet/decode_peer.h"
 #include "tessera/v1/decode.pb.h"
 
 namespace tessera::gateway {
@@ -35,30 +32,17 @@ struct DecodeWaits {
   absl::Duration least;  // at the one with the least to do
 };
 
-// What an answer under way says. One call at a time, on any thread; OnDone is the last.
-class DecodeEvents {
+// What an answer says on its way through the replicas. One call at a time, on any thread; OnDone is
+// the last.
+class DecodeEvents : public AttemptEvents {
  public:
-  virtual ~DecodeEvents() = default;
   // The replica that answers: once, or again where another took over.
   virtual void OnRouted(const Routed& routed) = 0;
-  virtual void OnAccepted(const v1::Accepted& accepted) = 0;
-  virtual void OnNeedRows(const v1::NeedRows& need) = 0;
-  // False: taken, but no more until DecodeCall::Resume.
-  virtual bool OnPiece(v1::TextPiece piece) = 0;
   // OK with an end, or the error.
   virtual void OnDone(const absl::Status& status, const v1::DecodeEnd& end) = 0;
 };
 
-class DecodeCall : public Call {
- public:
-  // Says that records asked for by NeedRows exist.
-  virtual void RowsReady(const std::vector<uint32_t>& images) = 0;
-  // Goes on after an OnPiece that said false: once for each, perhaps before it has returned. Until
-  // then nothing is read from the service, so that it pauses the answer.
-  virtual void Resume() = 0;
-};
-
-// The decode service. Any thread.
+// The decode service, as many replicas as it has. Any thread.
 class DecodeClient {
  public:
   virtual ~DecodeClient() = default;
@@ -68,7 +52,7 @@ class DecodeClient {
                                                const Placement& placement,
                                                std::shared_ptr<DecodeEvents> events) = 0;
 
-  using PrefillDone = std::function<void(absl::StatusOr<v1::DecodeServicePrefillResponse>)>;
+  using PrefillDone = DecodePeer::PrefillDone;
   // Ahead-work. `done` is called exactly once, on any thread. Never null.
   virtual std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
                                         const rpc::RequestContext& request,

@@ -1,5 +1,8 @@
 #include "services/gateway/fleet/grpc_vision_client.h"
 
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,23 +11,34 @@
 #include "common/rpc/call_tracker.h"
 #include "common/rpc/request.h"
 #include "common/rpc/status.h"
-#include "tessera/v1/vision.grpc.pb.h"
+#include "services/gateway/fleet/encode_request.h"
+#include "tessera/v1/vision.pb.h"
 
 namespace tessera::gateway {
 namespace {
 
+constexpr char kEncode[] = "/tessera.v1.VisionService/Encode";
 constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kMostHeldBytes = 64 << 10;
 
-// Offers the digest, sends the bytes when they are asked for, waits for Ready, and leaves its side
-// open until the rows are let go. A hold keeps the call for that, which comes from other threads.
-// Owns itself until OnDone.
-class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v1::EncodeResponse>,
+// Requests are written by hand, so that the bytes of a picture are sent from where they lie.
+using EncodeStub = grpc::TemplatedGenericStub<grpc::ByteBuffer, v1::EncodeResponse>;
+
+// Offers the digest, with the first bytes where they are likely to be needed; sends what is not
+// held, and the held bytes when the rows are wanted or vision cannot plan without them; waits for
+// Ready, and leaves its side open until the rows are let go. A hold keeps the call for that, which
+// comes from other threads. Owns itself until OnDone.
+class GrpcEncodeCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, v1::EncodeResponse>,
                              public EncodeCall,
                              public std::enable_shared_from_this<GrpcEncodeCall> {
  public:
-  GrpcEncodeCall(rpc::CallTracker& tracker, v1::VisionService::Stub& stub, Picture picture,
+  GrpcEncodeCall(rpc::CallTracker& tracker, EncodeStub& stub, Picture picture, bool likely_new,
                  EncodeEvents events)
-      : token_(tracker), stub_(stub), picture_(std::move(picture)), events_(std::move(events)) {}
+      : token_(tracker),
+        stub_(stub),
+        likely_new_(likely_new),
+        picture_(std::move(picture)),
+        events_(std::move(events)) {}
 
   void Forward(const rpc::RequestContext& request, absl::Time now) {
     rpc::ForwardRequest(request, now, context_);
@@ -32,23 +46,26 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v
 
   void Start() override {
     self_ = shared_from_this();
-    v1::EncodeOffer& offer = *write_.mutable_offer();
-    offer.set_tenant(picture_.tenant);
-    offer.set_digest(picture_.digest.data(), picture_.digest.size());
-    // Where nobody knows any more how large it was, anything but nothing: only the digest counts.
-    const uint64_t size = picture_.bytes ? picture_.bytes->size() : picture_.size;
-    offer.set_size_bytes(std::max<uint64_t>(size, 1));
-    writing_ = true;
     context_.set_initial_metadata_corked(true);  // goes with the offer, in one packet
-    stub_.async()->Encode(&context_, this);
+    stub_.PrepareBidiStreamingCall(&context_, kEncode, {}, this);
     AddHold();
-    StartWrite(&write_);
+    {
+      base::MutexLock lock(mutex_);
+      WriteOffer();
+    }
     StartRead(&read_);
     StartCall();
   }
 
   void Cancel() override { context_.TryCancel(); }
-  void Proceed() override {}
+
+  void Proceed() override {
+    base::MutexLock lock(mutex_);
+    wanted_ = true;
+    if (allowed_ == 0) return;  // not begun, or vision has not asked yet
+    allowed_ = size_;
+    WriteChunk();
+  }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -56,7 +73,8 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v
       RemoveHold();
       return;
     }
-    if (read_.has_need_bytes()) SendBytes();
+    if (read_.has_need_bytes()) AllowMore();
+    if (read_.has_plan() && events_.on_plan) events_.on_plan(read_.plan().ref());
     if (read_.has_ready() && events_.on_done) {
       LetGoOfBytes();
       EncodedImage image;
@@ -72,8 +90,9 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v
   void OnWriteDone(bool ok) override {
     base::MutexLock lock(mutex_);
     writing_ = false;
-    if (ok && sending_) WriteChunk();
-    if (last_ && !writing_) SayWritesDone();
+    write_.Clear();
+    if (ok) WriteChunk();
+    if (closing_ && !writing_) SayWritesDone();
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -92,53 +111,73 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v
   }
 
  private:
-  // Vision needs nothing more: the rows were let go, or the call is over.
-  void CloseWrites() {
+  void WriteOffer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    v1::EncodeOffer offer;
+    offer.set_tenant(picture_.tenant);
+    offer.set_digest(picture_.digest.data(), picture_.digest.size());
+    // Where nobody knows any more how large it was, anything but nothing: only the digest counts.
+    size_ = picture_.bytes ? picture_.bytes->size() : picture_.size;
+    offer.set_size_bytes(std::max<uint64_t>(size_, 1));
+    if (picture_.bytes && likely_new_) {
+      held_ = wanted_ ? 0 : std::min<size_t>(kMostHeldBytes, (size_ + 1) / 2);
+      allowed_ = size_ - held_;
+      if (allowed_ == 0) held_ = 0;  // of one byte: it is only asked for
+      offer.set_held_bytes(held_);
+    }
+    sent_ = std::min(kChunkBytes, allowed_);
+    Write(EncodeOfferRequest(offer, picture_.bytes, sent_));
+  }
+
+  // NeedBytes: vision has none, or lacks only those that are held.
+  void AllowMore() {
     base::MutexLock lock(mutex_);
-    last_ = true;
-    sending_ = false;
-    if (!writing_) SayWritesDone();
-  }
-
-  void SayWritesDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writes_done_) return;
-    writes_done_ = true;
-    StartWritesDone();
-  }
-
-  void SendBytes() {
+    if (closing_) return;
     if (!picture_.bytes) {
       expired_ = true;
       context_.TryCancel();
       return;
     }
+    const bool lacks_held = wanted_ || allowed_ >= size_ - held_;
+    allowed_ = lacks_held ? size_ : size_ - held_;
+    WriteChunk();
+  }
+
+  // The next bytes that may be sent, once those before are.
+  void WriteChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || closing_ || !picture_.bytes || sent_ >= allowed_) return;
+    const size_t count = std::min(kChunkBytes, allowed_ - sent_);
+    Write(EncodeChunkRequest(picture_.bytes, sent_, count));
+    sent_ += count;
+  }
+
+  void Write(grpc::ByteBuffer request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    write_.Swap(&request);
+    writing_ = true;
+    StartWrite(&write_);
+  }
+
+  // Vision needs nothing more: the rows were let go, or the call is over.
+  void CloseWrites() {
     base::MutexLock lock(mutex_);
-    sending_ = true;
-    if (!writing_) WriteChunk();
+    closing_ = true;
+    if (!writing_) SayWritesDone();
+  }
+
+  void SayWritesDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (std::exchange(writes_done_, true)) return;
+    StartWritesDone();
   }
 
   // The record is there.
   void LetGoOfBytes() {
     std::shared_ptr<const std::string> bytes;  // goes without the lock
     base::MutexLock lock(mutex_);
-    sending_ = false;
     bytes = std::move(picture_.bytes);
   }
 
-  void WriteChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (sent_ >= picture_.bytes->size()) {
-      sending_ = false;
-      return;
-    }
-    const size_t count = std::min(kChunkBytes, picture_.bytes->size() - sent_);
-    write_.set_chunk(picture_.bytes->data() + sent_, count);
-    sent_ += count;
-    writing_ = true;
-    StartWrite(&write_);
-  }
-
   const rpc::CallTracker::Token token_;  // first: goes last
-  v1::VisionService::Stub& stub_;
+  EncodeStub& stub_;
+  const bool likely_new_;
   Picture picture_;  // its bytes until the record is there; they change with mutex_
   EncodeEvents events_;
   grpc::ClientContext context_;
@@ -147,29 +186,33 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<v1::EncodeRequest, v
   std::shared_ptr<GrpcEncodeCall> self_;
 
   base::Mutex mutex_;
-  v1::EncodeRequest write_;
-  size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool sending_ ABSL_GUARDED_BY(mutex_) = false;
-  bool last_ ABSL_GUARDED_BY(mutex_) = false;         // nothing more to send
+  grpc::ByteBuffer write_ ABSL_GUARDED_BY(mutex_);    // while it is written
+  size_t size_ ABSL_GUARDED_BY(mutex_) = 0;           // of the picture
+  size_t held_ ABSL_GUARDED_BY(mutex_) = 0;           // the last of size_
+  size_t allowed_ ABSL_GUARDED_BY(mutex_) = 0;        // as many may be sent now
+  size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;           // of these
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;       // Proceed was called
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;      // a write is under way
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;      // nothing more to send
   bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // said so to the service
-  bool writing_ = false;  // set before the call starts, then guarded by mutex_
 };
 
 class GrpcVisionClient final : public VisionClient {
  public:
   GrpcVisionClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
-      : stub_(v1::VisionService::NewStub(channel)), clock_(clock) {}
+      : stub_(std::move(channel)), clock_(clock) {}
 
-  std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool,
+  std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool likely_new,
                                      const rpc::RequestContext& request,
                                      EncodeEvents events) override {
-    auto call = std::make_shared<GrpcEncodeCall>(tracker_, *stub_, picture, std::move(events));
+    auto call =
+        std::make_shared<GrpcEncodeCall>(tracker_, stub_, picture, likely_new, std::move(events));
     call->Forward(request, clock_.Now());
     return call;
   }
 
  private:
-  const std::unique_ptr<v1::VisionService::Stub> stub_;  // holds the channel
+  EncodeStub stub_;  // holds the channel
   const base::Clock& clock_;
   rpc::CallTracker tracker_;  // last: waits for the calls first
 };

@@ -41,7 +41,7 @@ ReplicaSet::~ReplicaSet() {
   {
     base::MutexLock lock(mutex_);
     stop_ = true;
-    changed_.SignalAll();
+    work_.SignalAll();
   }
   lookup_.Cancel();
   if (resolver_.joinable()) resolver_.join();
@@ -57,38 +57,60 @@ ReplicaSet::~ReplicaSet() {
   watches.clear();  // their replicas wait for them to go
   {
     base::MutexLock lock(mutex_);
-    while (watching_ > 0) changed_.Wait(mutex_);
-    for (auto& [name, member] : members_) gone_.push_back(std::move(member.replica));
+    while (watching_ > 0) work_.Wait(mutex_);
+    for (auto& [name, member] : members_) PutAway(std::move(member.leased));
     members_.clear();
   }
   while (true) {
     SweepGone();
     base::MutexLock lock(mutex_);
     if (gone_.empty()) return;
-    changed_.WaitFor(mutex_, absl::Milliseconds(1));
+    while (!HasUnused()) work_.Wait(mutex_);
   }
+}
+
+ReplicaLease ReplicaSet::Lease(Leased& leased) {
+  ++leased.leases;
+  return ReplicaLease(leased.replica.get(), [this, &leased](Replica*) { Return(leased); });
+}
+
+void ReplicaSet::Return(Leased& leased) {
+  base::MutexLock lock(mutex_);
+  if (--leased.leases == 0 && leased.gone) work_.SignalAll();
+}
+
+void ReplicaSet::PutAway(std::unique_ptr<Leased> leased) {
+  leased->gone = true;
+  gone_.push_back(std::move(leased));
+}
+
+bool ReplicaSet::HasUnused() const {
+  return std::any_of(gone_.begin(), gone_.end(),
+                     [](const auto& leased) { return leased->leases == 0; });
+}
+
+void ReplicaSet::SweepGone() {
+  std::vector<std::unique_ptr<Leased>> unused;  // they go without the lock
+  base::MutexLock lock(mutex_);
+  for (std::unique_ptr<Leased>& leased : gone_) {
+    if (leased->leases == 0) unused.push_back(std::move(leased));
+  }
+  std::erase(gone_, nullptr);
 }
 
 void ReplicaSet::ResolveLoop() {
   while (true) {
     const bool answered = Resolve();
-    SweepGone();
     const absl::Time due =
         clock_.Now() + (answered ? options_.resolve_interval
                                  : std::min(options_.resolve_interval, kUnansweredInterval));
-    base::MutexLock lock(mutex_);
-    while (!stop_ && clock_.Now() < due) clock_.WaitUntil(changed_, mutex_, due);
-    if (stop_) return;
+    do {
+      SweepGone();
+      base::MutexLock lock(mutex_);
+      while (!stop_ && clock_.Now() < due && !HasUnused()) clock_.WaitUntil(work_, mutex_, due);
+      if (stop_) return;
+    } while (clock_.Now() < due);
   }
-}
-
-void ReplicaSet::SweepGone() {
-  std::vector<std::shared_ptr<Replica>> unused;  // they go without the lock
-  base::MutexLock lock(mutex_);
-  for (std::shared_ptr<Replica>& replica : gone_) {
-    if (replica.use_count() == 1) unused.push_back(std::move(replica));
-  }
-  std::erase(gone_, nullptr);
 }
 
 bool ReplicaSet::Resolve() {
@@ -119,7 +141,7 @@ void ReplicaSet::Adopt(const std::vector<std::string>& names) {
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       const auto gone = members_.find(name);
       if (gone->second.watch) watches.push_back(gone->second.watch);
-      gone_.push_back(std::move(gone->second.replica));
+      PutAway(std::move(gone->second.leased));
       members_.erase(gone);
       base::Log(base::LogLevel::kInfo,
                 absl::StrCat("gateway: ", options_.service, " ", name, " is no replica any more"));
@@ -132,25 +154,29 @@ void ReplicaSet::Adopt(const std::vector<std::string>& names) {
   CancelAll(watches);
   if (!watches.empty()) TellOfChange();
   for (const std::string& name : added) {
-    std::shared_ptr<Replica> replica = hooks_.make(name);
+    auto leased = std::make_unique<Leased>();
+    leased->replica = hooks_.make(name);
     {
       base::MutexLock lock(mutex_);
       Member& member = members_[name];
-      member.up = !replica->watch;
-      member.replica = std::move(replica);
+      member.up = !leased->replica->watch;
+      member.leased = std::move(leased);
+      CountChange();
     }
     StartWatch(name);
   }
 }
 
 void ReplicaSet::StartWatch(const std::string& name) {
-  std::shared_ptr<Replica> replica;
+  ReplicaLease replica;
   uint64_t number = 0;
   {
     base::MutexLock lock(mutex_);
     const auto found = members_.find(name);
-    if (stop_ || found == members_.end() || !found->second.replica->watch) return;
-    replica = found->second.replica;
+    if (stop_ || found == members_.end() || !found->second.leased->replica->watch) {
+      return;
+    }
+    replica = Lease(*found->second.leased);
     number = found->second.watch_number = ++watches_;
     ++watching_;
   }
@@ -196,16 +222,36 @@ void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLo
   TellOfChange();
 }
 
+uint64_t ReplicaSet::CountChange() {
+  changed_.SignalAll();
+  return ++changes_;
+}
+
 void ReplicaSet::TellOfChange() {
-  if (!hooks_.on_change) return;
   std::vector<ReplicaState> states;
   uint64_t number = 0;
   {
     base::MutexLock lock(mutex_);
+    number = CountChange();
+    if (!hooks_.on_change) return;
     states = StatesNow();
-    number = ++told_;
   }
   hooks_.on_change(states, number);
+}
+
+uint64_t ReplicaSet::changes() {
+  base::MutexLock lock(mutex_);
+  return changes_;
+}
+
+uint64_t ReplicaSet::AwaitChange(uint64_t seen, absl::Duration timeout) {
+  base::MutexLock lock(mutex_);
+  const absl::Time deadline = base::RealClock().Now() + timeout;
+  while (changes_ <= seen) {
+    const absl::Duration left = deadline - base::RealClock().Now();
+    if (left <= absl::ZeroDuration() || !changed_.WaitFor(mutex_, left)) break;
+  }
+  return changes_;
 }
 
 void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status) {
@@ -229,7 +275,7 @@ void ReplicaSet::OnWatchEnd(const std::string& name, uint64_t watch, const absl:
   TellOfChange();
   base::MutexLock lock(mutex_);
   --watching_;  // the set may go from now on
-  changed_.SignalAll();
+  work_.SignalAll();
 }
 
 void ReplicaSet::CheckSilence() {
@@ -240,7 +286,7 @@ void ReplicaSet::CheckSilence() {
     // Who was stopped or starved himself has heard nobody; what was said is still to be read.
     const bool late = now - check_due_ > options_.load_silence / 2;
     for (auto& [name, member] : members_) {
-      if (late || !member.up || !member.replica->watch ||
+      if (late || !member.up || !member.leased->replica->watch ||
           now - member.heard <= options_.load_silence) {
         continue;
       }
@@ -301,7 +347,7 @@ absl::StatusOr<ReplicaSet::Picked> ReplicaSet::Pick(absl::string_view affinity,
   if (route.outcome == Route::Outcome::kFound) {
     Member& member = members_.find(views[route.index].name)->second;
     ++member.picked;
-    return Picked{member.replica, std::move(route.reason), route.redirected};
+    return Picked{Lease(*member.leased), std::move(route.reason), route.redirected};
   }
   if (route.outcome == Route::Outcome::kAllFull) {
     return base::WithRetry(

@@ -14,6 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timers.h"
 #include "services/gateway/fleet/decode_client.h"
+#include "services/gateway/fleet/decode_peer.h"
 #include "services/gateway/fleet/name_lookup.h"
 #include "services/gateway/fleet/router.h"
 #include "services/gateway/fleet/vision_client.h"
@@ -35,7 +36,7 @@ struct ReplicaLoad {
 struct Replica {
   std::string name;                      // "10.0.0.3:9200"; empty in one process
   std::unique_ptr<VisionClient> vision;  // of the vision service
-  std::unique_ptr<DecodeClient> decode;  // of the decode service
+  std::unique_ptr<DecodePeer> decode;    // of the decode service
 
   using OnLoad = std::function<void(const ReplicaLoad&)>;
   using OnEnd = std::function<void(const absl::Status&)>;
@@ -44,6 +45,10 @@ struct Replica {
   // always up.
   std::function<std::shared_ptr<Call>(absl::Duration interval, OnLoad on_load, OnEnd on_end)> watch;
 };
+
+// The use of a replica, which stays for it though it may be none of its set any more. Let go of it
+// anywhere, but not with a lock that the ends of calls take.
+using ReplicaLease = std::shared_ptr<Replica>;
 
 struct ReplicaSetOptions {
   std::string service;                 // "vision" or "decode", for messages
@@ -64,7 +69,7 @@ struct ReplicaHooks {
   // Addresses of "host:port", numeric. May block, and be called after the set is gone.
   // Null: addresses are names already.
   NameLookup::Resolve resolve;
-  std::function<std::shared_ptr<Replica>(const std::string& name)> make;
+  std::function<std::unique_ptr<Replica>(const std::string& name)> make;
   // All of them, whenever one has told of itself, came or went. May be null; on any thread, so that
   // an older state may come behind a newer one, of a higher number.
   std::function<void(const std::vector<ReplicaState>&, uint64_t number)> on_change;
@@ -76,13 +81,13 @@ class ReplicaSet {
   // Resolves in the background, at once and then again and again; an address that cannot be
   // resolved keeps the replicas that it had. `clock` outlives the set.
   ReplicaSet(ReplicaSetOptions options, ReplicaHooks hooks, base::Clock& clock);
-  // Waits for the calls that use its replicas.
+  // Waits for the leases of its replicas.
   ~ReplicaSet();
   ReplicaSet(const ReplicaSet&) = delete;
   ReplicaSet& operator=(const ReplicaSet&) = delete;
 
   struct Picked {
-    std::shared_ptr<Replica> replica;
+    ReplicaLease replica;
     std::string reason;
     bool redirected = false;
   };
@@ -98,9 +103,20 @@ class ReplicaSet {
   // In the order of the addresses.
   std::vector<ReplicaState> States();
 
+  // How many changes there were: a replica has told of itself, came or went.
+  uint64_t changes();
+  // Waits until there were more than `seen`, but at most `timeout`; how many there are.
+  uint64_t AwaitChange(uint64_t seen, absl::Duration timeout);
+
  private:
+  // A replica and its leases, counted with mutex_.
+  struct Leased {
+    std::unique_ptr<Replica> replica;
+    int leases = 0;
+    bool gone = false;  // no replica any more: it goes when leases does
+  };
   struct Member {
-    std::shared_ptr<Replica> replica;
+    std::unique_ptr<Leased> leased;
     bool up = false;
     ReplicaLoad load;
     uint64_t ended = 0;   // requests, since it was first heard of
@@ -113,8 +129,13 @@ class ReplicaSet {
   };
   using Calls = std::vector<std::shared_ptr<Call>>;
 
-  void ResolveLoop();
+  ReplicaLease Lease(Leased& leased) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Return(Leased& leased);
+  void PutAway(std::unique_ptr<Leased> leased) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasUnused() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the gone ones that nobody uses. Waits for their last calls to be forgotten.
   void SweepGone();
+  void ResolveLoop();
   // Whether each address has been looked up, if in vain.
   bool Resolve();
   void Adopt(const std::vector<std::string>& names);
@@ -126,6 +147,8 @@ class ReplicaSet {
   static Calls TakeOut(Member& member);
   std::vector<ReplicaView> Views() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<ReplicaState> StatesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Wakes who waits for a change. Its number.
+  uint64_t CountChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOfChange();
 
   const ReplicaSetOptions options_;
@@ -133,17 +156,18 @@ class ReplicaSet {
   base::Clock& clock_;
 
   mutable base::Mutex mutex_;
-  base::CondVar changed_;
+  base::CondVar work_;                                      // for the set's own thread and end
+  base::CondVar changed_;                                   // for who awaits a change
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // in the order of the addresses
   absl::flat_hash_map<std::string, Member> members_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::vector<std::string>> resolved_ ABSL_GUARDED_BY(mutex_);
-  // No replicas any more; kept while calls use them, for who lets go last would wait for himself.
-  std::vector<std::shared_ptr<Replica>> gone_ ABSL_GUARDED_BY(mutex_);
+  // No replicas any more; kept while leased, for who lets go last would wait for himself.
+  std::vector<std::unique_ptr<Leased>> gone_ ABSL_GUARDED_BY(mutex_);
   uint64_t watches_ ABSL_GUARDED_BY(mutex_) = 0;
   int watching_ ABSL_GUARDED_BY(mutex_) = 0;  // watches whose end has not come
   absl::Time check_due_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // of silence
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;  // states, to hooks_.on_change
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   NameLookup lookup_;
   std::unique_ptr<base::Timers> timers_;  // before the thread, which may add replicas
   std::thread resolver_;

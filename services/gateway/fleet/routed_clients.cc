@@ -1,6 +1,6 @@
 #include "services/gateway/fleet/routed_clients.h"
 
-#include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,10 +48,44 @@ class Tries {
   std::vector<std::string> names_;
 };
 
-// One answer, wherever it is made. Events of one try come one at a time, and those of the next
-// after the last of it; Cancel, RowsReady and Resume come from the side.
+// The call under way of a routed one, which is cancelled from the side. Any thread.
+template <typename CallType>
+class Attempt {
+ public:
+  // Whether it is cancelled before it has begun.
+  bool Begin(std::shared_ptr<CallType> call) {
+    base::MutexLock lock(mutex_);
+    call_ = std::move(call);
+    return cancelled_;
+  }
+  // Whether it was cancelled.
+  bool End() {
+    std::shared_ptr<CallType> call;  // goes without the lock
+    base::MutexLock lock(mutex_);
+    call.swap(call_);
+    return cancelled_;
+  }
+  // The call to be cancelled; null: none is under way.
+  std::shared_ptr<CallType> Cancel() {
+    base::MutexLock lock(mutex_);
+    cancelled_ = true;
+    return call_;
+  }
+  std::shared_ptr<CallType> call() {
+    base::MutexLock lock(mutex_);
+    return call_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::shared_ptr<CallType> call_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// One answer, wherever it is made; what a replica says goes to the answer straight. Events of one
+// attempt come one at a time, and those of the next after the last of it; Cancel, RowsReady and
+// Resume come from the side.
 class RoutedGenerate final : public DecodeCall,
-                             public DecodeEvents,
                              public std::enable_shared_from_this<RoutedGenerate> {
  public:
   RoutedGenerate(ReplicaSet& replicas, std::shared_ptr<const v1::DecodeStart> start,
@@ -65,116 +99,58 @@ class RoutedGenerate final : public DecodeCall,
         tries_(replicas) {}
 
   void Start() override { Begin(); }
-
-  // --- from the answer ---
   void Cancel() override {
-    std::shared_ptr<DecodeCall> call;
-    {
-      base::MutexLock lock(mutex_);
-      cancelled_ = true;
-      call = call_;
-    }
-    if (call) call->Cancel();
+    if (const auto call = attempt_.Cancel()) call->Cancel();
   }
-  // Only what this try has asked for: an earlier one may have asked for more.
   void RowsReady(const std::vector<uint32_t>& images) override {
-    std::shared_ptr<DecodeCall> call;
-    std::vector<uint32_t> ready;
-    {
-      base::MutexLock lock(mutex_);
-      for (const uint32_t image : images) {
-        const auto asked = std::find(asked_.begin(), asked_.end(), image);
-        if (asked == asked_.end()) continue;
-        asked_.erase(asked);
-        ready.push_back(image);
-      }
-      call = call_;
-    }
-    if (call && !ready.empty()) call->RowsReady(ready);
+    if (const auto call = attempt_.call()) call->RowsReady(images);
   }
   void Resume() override {
-    std::shared_ptr<DecodeCall> call;
-    {
-      base::MutexLock lock(mutex_);
-      call = call_;
-    }
-    if (call) call->Resume();
-  }
-
-  // --- from a replica ---
-  void OnRouted(const Routed&) override {}
-  void OnAccepted(const v1::Accepted& accepted) override { events_->OnAccepted(accepted); }
-  void OnNeedRows(const v1::NeedRows& need) override {
-    {
-      base::MutexLock lock(mutex_);
-      asked_.insert(asked_.end(), need.images().begin(), need.images().end());
-    }
-    events_->OnNeedRows(need);
-  }
-  bool OnPiece(v1::TextPiece piece) override {
-    told_ = true;
-    return events_->OnPiece(std::move(piece));
-  }
-  void OnDone(const absl::Status& status, const v1::DecodeEnd& end) override {
-    bool cancelled = false;
-    std::shared_ptr<Replica> gone;  // its set has it still
-    {
-      base::MutexLock lock(mutex_);
-      call_ = nullptr;
-      gone = std::move(replica_);
-      cancelled = cancelled_;
-    }
-    if (status.ok() || !IsLost(status, cancelled)) return End(status, end);
-    lost_ = Lost(status, "DECODE_LOST");
-    if (told_ || cancelled || !tries_.another()) return End(lost_, {});
-    Begin();
+    if (const auto call = attempt_.call()) call->Resume();
   }
 
  private:
   void Begin() {
     absl::StatusOr<ReplicaSet::Picked> picked = tries_.Next(placement_);
-    if (!picked.ok()) return End(lost_.ok() ? picked.status() : lost_, {});
+    if (!picked.ok()) return End({.status = lost_.ok() ? picked.status() : lost_});
     events_->OnRouted({picked->replica->name, picked->reason, picked->redirected});
     const std::shared_ptr<DecodeCall> call =
-        picked->replica->decode->Generate(start_, request_, placement_, shared_from_this());
-    bool cancelled = false;
-    {
-      base::MutexLock lock(mutex_);
-      replica_ = picked->replica;
-      call_ = call;
-      asked_.clear();
-      cancelled = cancelled_;
-    }
+        picked->replica->decode->Generate(start_, request_, events_,
+                                          [self = shared_from_this(), lease = picked->replica](
+                                              const AttemptEnd& end) { self->OnDone(end); });
+    const bool cancelled = attempt_.Begin(call);
     replicas_.CancelWithReplica(picked->replica->name, call);
     if (cancelled) call->Cancel();
     call->Start();
   }
 
-  void End(const absl::Status& status, const v1::DecodeEnd& end) {
+  void OnDone(const AttemptEnd& end) {
+    const bool cancelled = attempt_.End();
+    if (end.status.ok() || !IsLost(end.status, cancelled)) return End(end);
+    lost_ = Lost(end.status, "DECODE_LOST");
+    if (end.has_pieces || cancelled || !tries_.another()) return End({.status = lost_});
+    Begin();
+  }
+
+  void End(const AttemptEnd& end) {
     const std::shared_ptr<DecodeEvents> events = std::move(events_);
-    events->OnDone(status, end);
+    events->OnDone(end.status, end.end);
   }
 
   ReplicaSet& replicas_;
   const std::shared_ptr<const v1::DecodeStart> start_;
   const rpc::RequestContext request_;
   const Placement placement_;
-  std::shared_ptr<DecodeEvents> events_;
-  Tries tries_;        // by events only, as the next two
-  bool told_ = false;  // something of the answer
+  std::shared_ptr<DecodeEvents> events_;  // by one attempt after another, and so tries_ and lost_
+  Tries tries_;
   absl::Status lost_;
-
-  base::Mutex mutex_;
-  std::shared_ptr<Replica> replica_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<DecodeCall> call_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint32_t> asked_ ABSL_GUARDED_BY(mutex_);  // pictures of NeedRows, unanswered
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  Attempt<DecodeCall> attempt_;
 };
 
 // Rows are of a call of their replica, which waits for its calls when it goes: so it stays for
 // them.
 struct RowsOfReplica {
-  std::shared_ptr<Replica> replica;  // its set has it still
+  ReplicaLease replica;
   std::shared_ptr<const void> rows;  // go first
 };
 
@@ -194,22 +170,11 @@ class RoutedEncode final : public EncodeCall, public std::enable_shared_from_thi
 
   void Start() override { Begin(); }
   void Cancel() override {
-    std::shared_ptr<EncodeCall> call;
-    {
-      base::MutexLock lock(mutex_);
-      cancelled_ = true;
-      call = call_;
-    }
-    if (call) call->Cancel();
+    if (const auto call = attempt_.Cancel()) call->Cancel();
   }
   void Proceed() override {
-    std::shared_ptr<EncodeCall> call;
-    {
-      base::MutexLock lock(mutex_);
-      wanted_ = true;
-      call = call_;
-    }
-    if (call) call->Proceed();
+    wanted_ = true;
+    if (const auto call = attempt_.call()) call->Proceed();
   }
 
  private:
@@ -222,15 +187,9 @@ class RoutedEncode final : public EncodeCall, public std::enable_shared_from_thi
          [self = shared_from_this(), picked = *picked](absl::StatusOr<EncodedImage> image) {
            self->OnDone(picked, std::move(image));
          }});
-    bool cancelled = false, wanted = false;
-    {
-      base::MutexLock lock(mutex_);
-      call_ = call;
-      cancelled = cancelled_;
-      wanted = wanted_;
-    }
+    const bool cancelled = attempt_.Begin(call);
     replicas_.CancelWithReplica(picked->replica->name, call);
-    if (wanted) call->Proceed();
+    if (wanted_) call->Proceed();
     if (cancelled) call->Cancel();
     call->Start();
   }
@@ -241,12 +200,7 @@ class RoutedEncode final : public EncodeCall, public std::enable_shared_from_thi
   }
 
   void OnDone(const ReplicaSet::Picked& picked, absl::StatusOr<EncodedImage> image) {
-    bool cancelled = false;
-    {
-      base::MutexLock lock(mutex_);
-      call_ = nullptr;
-      cancelled = cancelled_;
-    }
+    const bool cancelled = attempt_.End();
     if (image.ok()) {
       image->replica = picked.replica->name;
       image->replica_reason = picked.reason;
@@ -274,11 +228,8 @@ class RoutedEncode final : public EncodeCall, public std::enable_shared_from_thi
   EncodeEvents events_;  // by one attempt after another, and so tries_ and lost_
   Tries tries_;
   absl::Status lost_;
-
-  base::Mutex mutex_;
-  std::shared_ptr<EncodeCall> call_ ABSL_GUARDED_BY(mutex_);  // of the attempt under way
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;  // Proceed was called
+  Attempt<EncodeCall> attempt_;
+  std::atomic<bool> wanted_{false};  // Proceed was called
 };
 
 // Reading ahead, which is not tried twice.
@@ -297,48 +248,26 @@ class RoutedPrefill final : public Call, public std::enable_shared_from_this<Rou
     absl::StatusOr<ReplicaSet::Picked> picked = replicas_.Pick(affinity_);
     if (!picked.ok()) return done_(picked.status());
     const std::shared_ptr<Call> call = picked->replica->decode->Prefill(
-        start_, request_, affinity_,
-        [self = shared_from_this(), replica = picked->replica](auto result) {
-          self->OnDone(std::move(result));
+        start_, request_, [self = shared_from_this(), lease = picked->replica](auto result) {
+          self->attempt_.End();
+          self->done_(std::move(result));
         });
-    bool cancelled = false;
-    {
-      base::MutexLock lock(mutex_);
-      call_ = call;
-      cancelled = cancelled_;
-    }
+    const bool cancelled = attempt_.Begin(call);
     replicas_.CancelWithReplica(picked->replica->name, call);
     if (cancelled) call->Cancel();
     call->Start();
   }
   void Cancel() override {
-    std::shared_ptr<Call> call;
-    {
-      base::MutexLock lock(mutex_);
-      cancelled_ = true;
-      call = call_;
-    }
-    if (call) call->Cancel();
+    if (const auto call = attempt_.Cancel()) call->Cancel();
   }
 
  private:
-  void OnDone(absl::StatusOr<v1::DecodeServicePrefillResponse> result) {
-    {
-      base::MutexLock lock(mutex_);
-      call_ = nullptr;
-    }
-    done_(std::move(result));
-  }
-
   ReplicaSet& replicas_;
   const v1::DecodeServicePrefillRequest start_;
   const rpc::RequestContext request_;
   const std::string affinity_;
   const DecodeClient::PrefillDone done_;
-
-  base::Mutex mutex_;
-  std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  Attempt<Call> attempt_;
 };
 
 class RoutedVisionClient final : public VisionClient {

@@ -11,9 +11,9 @@
 
 namespace tessera::gateway {
 
-// A call of a service. It is made, then begun by Start, so that who hears of its events has the call
-// already. One that is never begun says nothing and may be dropped; one that was begun goes on when
-// it is dropped.
+// A call of a service. It is made, then begun by Start, so that who hears of its events has the
+// call already. One that is never begun says nothing and may be dropped; one that was begun goes on
+// when it is dropped.
 class Call {
  public:
   virtual ~Call() = default;
@@ -64,8 +64,9 @@ struct EncodeEvents {
 class VisionClient {
  public:
   virtual ~VisionClient() = default;
-  // Runs until the record exists and nobody keeps it any more. NOT_FOUND (IMAGE_EXPIRED) when vision
-  // needs bytes that `picture` has not. `likely_new`: the first bytes go with the offer. Never null.
+  // Runs until the record exists and nobody keeps it any more. NOT_FOUND (IMAGE_EXPIRED) when
+  // vision needs bytes that `picture` has not. `likely_new`: the first bytes go with the offer.
+  // Never null.
   virtual std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool likely_new,
                                              const rpc::RequestContext& request,
                                              EncodeEvents events) = 0;

@@ -17,8 +17,8 @@ ResolvedImage WithoutVision(v1::ImageRef ref) {
 
 }  // namespace
 
-// Resolve of one picture. What is asked of the call from the side before vision is asked is kept for
-// vision. Its events and Start come one after another.
+// Resolve of one picture. What is asked of the call from the side before vision is asked is kept
+// for vision. Its events and Start come one after another.
 class ImageResolver::Question final : public EncodeCall,
                                       public std::enable_shared_from_this<Question> {
  public:
@@ -110,28 +110,27 @@ std::optional<absl::StatusOr<ResolvedImage>> ImageResolver::Look(
 std::shared_ptr<EncodeCall> ImageResolver::Encode(const Picture& picture, bool likely_new,
                                                   const rpc::RequestContext& request,
                                                   ResolveEvents events) {
-  return vision_.Encode(
-      picture, likely_new, request,
-      {std::move(events.on_plan), [this, tenant = picture.tenant, digest = picture.digest,
-                                   done = std::move(events.on_done)](
-                                      absl::StatusOr<EncodedImage> encoded) {
-         const absl::Status status =
-             encoded.ok() ? CheckWidth(encoded->ready.ref()) : encoded.status();
-         if (!status.ok()) {
-           done(status);
-           return;
-         }
-         ResolvedImage image;
-         image.ref = encoded->ready.ref();
-         image.cache = encoded->ready.cache();
-         image.stages = encoded->ready.stages();
-         image.rows = std::move(encoded->rows);
-         image.replica = std::move(encoded->replica);
-         image.replica_reason = std::move(encoded->replica_reason);
-         Learn(image.ref);
-         known_.Remember(tenant, digest, image.ref);
-         done(std::move(image));
-       }});
+  return vision_.Encode(picture, likely_new, request,
+                        {std::move(events.on_plan),
+                         [this, tenant = picture.tenant, digest = picture.digest,
+                          done = std::move(events.on_done)](absl::StatusOr<EncodedImage> encoded) {
+                           const absl::Status status =
+                               encoded.ok() ? CheckWidth(encoded->ready.ref()) : encoded.status();
+                           if (!status.ok()) {
+                             done(status);
+                             return;
+                           }
+                           ResolvedImage image;
+                           image.ref = encoded->ready.ref();
+                           image.cache = encoded->ready.cache();
+                           image.stages = encoded->ready.stages();
+                           image.rows = std::move(encoded->rows);
+                           image.replica = std::move(encoded->replica);
+                           image.replica_reason = std::move(encoded->replica_reason);
+                           Learn(image.ref);
+                           known_.Remember(tenant, digest, image.ref);
+                           done(std::move(image));
+                         }});
 }
 
 absl::Status ImageResolver::CheckWidth(const v1::ImageRef& ref) const {

@@ -48,9 +48,9 @@ class ImageResolver {
         fingerprint_(std::move(fingerprint)) {}
 
   // A known ref, at once; for a picture that is being uploaded, what becomes of that; else asks
-  // vision. Waiting for an upload cannot be cancelled, and ends with it. Where that fails other than
-  // by a refusal, and the picture's bytes are here, vision is asked after all.
-  // Never null; the caller begins it, and says when the rows are wanted.
+  // vision. Waiting for an upload cannot be cancelled, and ends with it. Where that fails other
+  // than by a refusal, and the picture's bytes are here, vision is asked after all. Never null; the
+  // caller begins it, and says when the rows are wanted.
   std::shared_ptr<EncodeCall> Resolve(const Picture& picture, const rpc::RequestContext& request,
                                       ResolveEvents events);
 
@@ -83,8 +83,8 @@ class ImageResolver {
 
   std::shared_ptr<EncodeCall> Encode(const Picture& picture, bool likely_new,
                                      const rpc::RequestContext& request, ResolveEvents events);
-  // What is known of the picture, or nullopt: `question` waits for its upload, or (`anew`) vision is
-  // to be asked.
+  // What is known of the picture, or nullopt: `question` waits for its upload, or (`anew`) vision
+  // is to be asked.
   std::optional<absl::StatusOr<ResolvedImage>> Look(const std::shared_ptr<Question>& question,
                                                     bool& anew);
   absl::Status CheckWidth(const v1::ImageRef& ref) const;

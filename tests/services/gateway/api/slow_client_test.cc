@@ -12,7 +12,9 @@
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "services/gateway/api/gateway_service.h"
-#include "services/gateway/fleet/grpc_decode_client.h"
+#include "services/gateway/fleet/grpc_decode_peer.h"
+#include "services/gateway/fleet/replica_set.h"
+#include "services/gateway/fleet/routed_clients.h"
 #include "tessera/v1/decode.grpc.pb.h"
 #include "tests/support/fake_clients.h"
 #include "tests/support/fake_clock.h"
@@ -69,7 +71,15 @@ class SlowClientTest : public ::testing::Test {
     options_.handle_key = std::string(32, 'k');
     options_.last_read_timeout = options_.abort_timeout = absl::Hours(24);
     decode_server_ = *rpc::Server::Start({}, {&decode_}, {"tessera.v1.DecodeService"});
-    decode_client_ = MakeGrpcDecodeClient(decode_server_->InProcessChannel(), clock_);
+    const auto make = [this](const std::string&) {
+      auto replica = std::make_unique<Replica>();
+      replica->decode = MakeGrpcDecodePeer(decode_server_->InProcessChannel(), clock_);
+      return replica;
+    };
+    replicas_ = std::make_unique<ReplicaSet>(
+        ReplicaSetOptions{.service = "decode", .addresses = {""}},
+        ReplicaHooks{.resolve = nullptr, .make = make, .on_change = nullptr}, clock_);
+    decode_client_ = MakeRoutedDecodeClient(*replicas_);
     Serve();
   }
   ~SlowClientTest() override {
@@ -149,7 +159,8 @@ class SlowClientTest : public ::testing::Test {
   Pace pace_;
   LongAnswers decode_;
   std::unique_ptr<rpc::Server> decode_server_;
-  std::unique_ptr<DecodeClient> decode_client_;
+  std::unique_ptr<DecodeClient> decode_client_;  // outlives the calls of replicas_
+  std::unique_ptr<ReplicaSet> replicas_;
   std::unique_ptr<GatewayService> service_;
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<v1::GatewayService::Stub> stub_;

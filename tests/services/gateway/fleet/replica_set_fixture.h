@@ -40,11 +40,13 @@ class ReplicaSetTest : public ::testing::Test {
   };
   struct Peer {
     testing::FakeVisionClient* vision = nullptr;
-    testing::FakeDecodeClient* decode = nullptr;
+    testing::FakeDecodePeer* decode = nullptr;
     std::vector<std::shared_ptr<Watch>> watches;
+    std::weak_ptr<const void> life;  // of the replica made last
   };
 
   ~ReplicaSetTest() override {
+    if (set_ == nullptr) return;
     for (const ReplicaState& state : set_->States()) {  // others may be gone
       const Peer& peer = peers_[state.view.name];
       for (const auto& call : peer.decode->calls) call->End(absl::CancelledError("test over"));
@@ -112,18 +114,21 @@ class ReplicaSetTest : public ::testing::Test {
     names_->known.insert_or_assign(address, std::move(names));
   }
 
-  std::shared_ptr<Replica> Make(const std::string& name) {
-    auto replica = std::make_shared<Replica>();
+  std::unique_ptr<Replica> Make(const std::string& name) {
+    auto replica = std::make_unique<Replica>();
     replica->name = name;
     auto vision = std::make_unique<testing::FakeVisionClient>();
-    auto decode = std::make_unique<testing::FakeDecodeClient>();
+    auto decode = std::make_unique<testing::FakeDecodePeer>();
     base::MutexLock lock(mutex_);
     Peer& peer = peers_[name];
     peer.vision = vision.get();
     peer.decode = decode.get();
     replica->vision = std::move(vision);
     replica->decode = std::move(decode);
-    replica->watch = [this, name](absl::Duration, Replica::OnLoad on_load, Replica::OnEnd on_end) {
+    auto life = std::make_shared<int>();
+    peer.life = life;
+    replica->watch = [this, name, life](absl::Duration, Replica::OnLoad on_load,
+                                        Replica::OnEnd on_end) {
       auto watch = std::make_shared<Watch>();
       watch->on_load = std::move(on_load);
       watch->on_end = std::move(on_end);
@@ -177,6 +182,18 @@ class ReplicaSetTest : public ::testing::Test {
     for (const ReplicaState& state : heard_) ended += state.load.requests_ended;
     return ended;
   }
+  // Whether the replica made last of that name is there, if only for who uses it.
+  bool Lives(const std::string& name) {
+    base::MutexLock lock(mutex_);
+    return !peers_[name].life.expired();
+  }
+  // Of the replica made last of that name; time stands still.
+  void AwaitDeath(const std::string& name) {
+    for (int i = 0; i < 60'000 && Lives(name); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_FALSE(Lives(name));
+  }
   bool AnyUp() { return set_->Pick("").ok(); }
 
   // What an answer says to the gateway.
@@ -204,8 +221,8 @@ class ReplicaSetTest : public ::testing::Test {
   };
   std::shared_ptr<DecodeCall> Ask(const std::shared_ptr<Events>& events,
                                   const std::string& affinity = "a") {
-    std::shared_ptr<DecodeCall> call = decode_->Generate(std::make_shared<v1::DecodeStart>(), {},
-                                                         {.affinity = affinity}, events);
+    std::shared_ptr<DecodeCall> call =
+        decode_->Generate(std::make_shared<v1::DecodeStart>(), {}, {.affinity = affinity}, events);
     call->Start();
     return call;
   }
@@ -214,7 +231,7 @@ class ReplicaSetTest : public ::testing::Test {
     const bool first = !peers_["r0:1"].decode->calls.empty();
     return first ? std::make_pair("r0:1", "r1:1") : std::make_pair("r1:1", "r0:1");
   }
-  testing::FakeDecodeClient::Stream& Stream(const std::string& name, size_t index = 0) {
+  testing::FakeDecodePeer::Stream& Stream(const std::string& name, size_t index = 0) {
     return *peers_[name].decode->calls.at(index);
   }
 

@@ -1,5 +1,7 @@
 #include "services/gateway/fleet/replica_set.h"
 
+#include <future>
+
 #include "tests/services/gateway/fleet/replica_set_fixture.h"
 
 namespace tessera::gateway {
@@ -190,6 +192,51 @@ TEST_F(ReplicaSetTest, AddressesComeAndGoAndAFailureToResolveChangesNothing) {
     Tell(other);
   }
   EXPECT_EQ(set_->States().size(), 2u);
+}
+
+TEST_F(ReplicaSetTest, AReplicaThatIsNoneAnyMoreGoesWhenItsLastLeaseIsReturned) {
+  SetNames("decode:1", std::vector<std::string>{"r0:1"});
+  Start({"decode:1"});
+  Tell("r0:1");
+  ReplicaLease lease = set_->Pick("")->replica;
+  ReplicaLease other = lease;
+  SetNames("decode:1", std::vector<std::string>{"r1:1"});
+  Await([&] { return Watches("r1:1") > 0; });
+  EXPECT_TRUE(Lives("r0:1"));
+  lease = nullptr;
+  EXPECT_TRUE(Lives("r0:1")) << "another uses it";
+  other = nullptr;
+  AwaitDeath("r0:1");  // though no time passes: the lease wakes the set
+}
+
+TEST_F(ReplicaSetTest, TheEndOfASetWaitsForTheLastLease) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  ReplicaLease lease = set_->Pick("")->replica;
+  std::promise<void> ended;
+  std::thread end([&] {
+    set_ = nullptr;
+    ended.set_value();
+  });
+  auto future = ended.get_future();
+  EXPECT_EQ(future.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_TRUE(Lives("r0:1"));
+  lease = nullptr;
+  future.get();
+  end.join();
+  EXPECT_FALSE(Lives("r0:1"));
+}
+
+TEST_F(ReplicaSetTest, WhoAwaitsAChangeIsWokenByIt) {
+  Start({"r0:1"});
+  const uint64_t seen = set_->changes();
+  std::promise<uint64_t> woken;
+  std::thread waiter([&] { woken.set_value(set_->AwaitChange(seen, absl::Hours(1))); });
+  Tell("r0:1");
+  EXPECT_GT(woken.get_future().get(), seen);
+  waiter.join();
+  EXPECT_GT(set_->AwaitChange(seen, absl::Hours(1)), seen) << "it was before";
+  EXPECT_EQ(set_->AwaitChange(set_->changes(), absl::ZeroDuration()), set_->changes());
 }
 
 }  // namespace

@@ -125,6 +125,59 @@ TEST_F(RoutedClientsTest, APictureIsEncodedElsewhereWhenItsReplicaIsLost) {
   EXPECT_EQ(got->replica_reason, "first choice " + holder + " is lost");
 }
 
+TEST_F(RoutedClientsTest, ThatTheRowsAreWantedIsSaidToWhoeverEncodesAndThePlanIsToldOnce) {
+  Start({"r0:1", "r1:1"});
+  Tell("r0:1");
+  Tell("r1:1");
+  int plans = 0;
+  absl::StatusOr<EncodedImage> got = absl::UnknownError("");
+  const auto call =
+      vision_->Encode({}, true, {},
+                      {[&](const v1::ImageRef&) { ++plans; },
+                       [&](absl::StatusOr<EncodedImage> image) { got = std::move(image); }});
+  EXPECT_TRUE(peers_["r0:1"].vision->calls.empty() && peers_["r1:1"].vision->calls.empty())
+      << "nobody is asked before it begins";
+  call->Start();
+  const bool first = !peers_["r0:1"].vision->calls.empty();
+  const auto lost = peers_[first ? "r0:1" : "r1:1"].vision->calls.at(0);
+  lost->Plan();
+  EXPECT_EQ(plans, 1);
+  EXPECT_FALSE(lost->proceeded);
+  EXPECT_TRUE(lost->likely_new);
+  call->Proceed();
+  EXPECT_TRUE(lost->proceeded);
+  lost->Fail(absl::UnavailableError("reset"));
+  const auto other = peers_[first ? "r1:1" : "r0:1"].vision->calls.at(0);
+  EXPECT_TRUE(other->proceeded);
+  other->Plan();
+  EXPECT_EQ(plans, 1);
+  other->Ready(v1::CACHE_TIER_COMPUTED);
+  EXPECT_TRUE(got.ok()) << got.status();
+}
+
+TEST_F(RoutedClientsTest, WhatIsCancelledBeforeItBeginsEndsWhenItDoes) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  absl::StatusOr<EncodedImage> got = absl::UnknownError("");
+  const auto picture = vision_->Encode(
+      {}, true, {}, {nullptr, [&](absl::StatusOr<EncodedImage> image) { got = std::move(image); }});
+  picture->Cancel();
+  picture->Start();
+  EXPECT_TRUE(absl::IsCancelled(got.status()));
+  auto events = std::make_shared<Events>();
+  const auto answer = decode_->Generate(std::make_shared<v1::DecodeStart>(), {}, {}, events);
+  answer->Cancel();
+  EXPECT_EQ(events->ends, 0);
+  answer->Start();
+  EXPECT_EQ(events->ends, 1);
+  EXPECT_TRUE(absl::IsCancelled(events->status));
+  absl::Status read;
+  const auto ahead = decode_->Prefill({}, {}, "", [&](const auto& end) { read = end.status(); });
+  ahead->Cancel();
+  ahead->Start();
+  EXPECT_TRUE(absl::IsCancelled(read));
+}
+
 // Names are resolved by the thread that lets go of replicas: it would wait for the rows.
 TEST_F(RoutedClientsTest, AReplicaThatIsNoneAnyMoreStaysForItsRows) {
   const auto become = [&](const std::string& name) {
@@ -137,17 +190,16 @@ TEST_F(RoutedClientsTest, AReplicaThatIsNoneAnyMoreStaysForItsRows) {
   Tell("r0:1");
   absl::StatusOr<EncodedImage> got = absl::UnknownError("");
   Encode({}, got);
-  const std::weak_ptr<Replica> replica = set_->Pick("")->replica;
   const auto call = peers_["r0:1"].vision->calls.at(0);
   call->Ready(v1::CACHE_TIER_COMPUTED);
   ASSERT_TRUE(got.ok()) << got.status();
   become("r1:1");
   become("r2:1");  // the unused were swept in between
-  EXPECT_FALSE(replica.expired());
+  EXPECT_TRUE(Lives("r0:1"));
   EXPECT_FALSE(call->rows.expired());
   got->rows = nullptr;
   EXPECT_TRUE(call->rows.expired());
-  Await([&] { return replica.expired(); });
+  Await([&] { return !Lives("r0:1"); });
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ namespace tessera::testing {
 // A decode service whose answers a test gives by hand, from any thread.
 class StubDecode final : public gateway::DecodeClient {
  public:
-  class Stream final : public gateway::DecodeCall,
-                       public std::enable_shared_from_this<Stream> {
+  class Stream final : public gateway::DecodeCall, public std::enable_shared_from_this<Stream> {
    public:
     Stream(StubDecode& decode, std::shared_ptr<const v1::DecodeStart> start,
            std::shared_ptr<gateway::DecodeEvents> events)

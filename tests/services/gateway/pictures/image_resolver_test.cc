@@ -161,5 +161,59 @@ TEST_F(ImageResolverTest, APassingFailureOfAnUploadIsNotRemembered) {
   EXPECT_EQ(vision_.calls.size(), 2u);
 }
 
+TEST_F(ImageResolverTest, NothingHappensBeforeItBegins) {
+  Resolve(WithBytes("a"), results_);
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  const auto known = resolver_.Resolve(Handle("a"), request_, {nullptr, Into(results_)});
+  const auto other = resolver_.Resolve(WithBytes("b"), request_, {nullptr, Into(results_)});
+  EXPECT_EQ(results_.size(), 1u);
+  EXPECT_EQ(vision_.calls.size(), 1u);
+  known->Start();
+  EXPECT_EQ(results_.size(), 2u);
+  other->Start();
+  EXPECT_EQ(vision_.calls.size(), 2u);
+}
+
+TEST_F(ImageResolverTest, APictureIsPlannedAndEncodedWhenTheRowsAreWanted) {
+  std::vector<uint32_t> plans;
+  const auto call = Begin(resolver_.Resolve(
+      WithBytes("a"), request_,
+      {[&](const v1::ImageRef& planned) { plans.push_back(planned.rows()); }, Into(results_)}));
+  EXPECT_TRUE(vision_.calls.at(0)->likely_new);
+  vision_.calls[0]->Plan(9);
+  EXPECT_EQ(plans, std::vector<uint32_t>{9});
+  EXPECT_FALSE(vision_.calls[0]->proceeded);
+  call->Proceed();
+  EXPECT_TRUE(vision_.calls[0]->proceeded);
+}
+
+TEST_F(ImageResolverTest, OnlyWhatIsNotKnownIsLikelyToBeNew) {
+  Resolve(Handle("a"), results_);
+  EXPECT_FALSE(vision_.calls.at(0)->likely_new) << "there are no bytes";
+  vision_.calls[0]->Ready(v1::CACHE_TIER_COMPUTED);
+  Begin(resolver_.Encode(WithBytes("a"), request_, {nullptr, Into(results_)}));
+  EXPECT_FALSE(vision_.calls.at(1)->likely_new) << "its record was there";
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  EXPECT_FALSE(vision_.calls.at(2)->likely_new);
+  EXPECT_TRUE(vision_.calls[2]->proceeded) << "an upload waits for nobody";
+  resolver_.EncodeAhead(WithBytes("b"), request_);
+  EXPECT_TRUE(vision_.calls.at(3)->likely_new);
+  EXPECT_TRUE(vision_.calls[3]->proceeded);
+}
+
+TEST_F(ImageResolverTest, WhatWasSaidWhileAQuestionWaitedForAnUploadIsSaidToVision) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  const auto wanted = Resolve(WithBytes("a"), results_);
+  const auto cancelled = Resolve(WithBytes("a"), results_);
+  wanted->Proceed();
+  cancelled->Cancel();
+  EXPECT_TRUE(results_.empty()) << "who waits for an upload waits until its end";
+  vision_.calls.at(0)->Fail(absl::ResourceExhaustedError("full"));
+  ASSERT_EQ(vision_.calls.size(), 3u);
+  EXPECT_TRUE(vision_.calls[1]->proceeded);
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(absl::IsCancelled(results_[0].status()));
+}
+
 }  // namespace
 }  // namespace tessera::gateway

@@ -1,7 +1,9 @@
-#include "services/gateway/fleet/grpc_decode_client.h"
+#include "services/gateway/fleet/grpc_decode_peer.h"
 
+#include <algorithm>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "common/base/mutex.h"
 #include "common/rpc/call_tracker.h"
@@ -21,8 +23,13 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
                            public std::enable_shared_from_this<GenerateCall> {
  public:
   GenerateCall(rpc::CallTracker& tracker, v1::DecodeService::Stub& stub,
-               std::shared_ptr<const v1::DecodeStart> start, std::shared_ptr<DecodeEvents> events)
-      : token_(tracker), stub_(stub), start_(std::move(start)), events_(std::move(events)) {}
+               std::shared_ptr<const v1::DecodeStart> start, std::shared_ptr<AttemptEvents> events,
+               DecodePeer::AttemptDone done)
+      : token_(tracker),
+        stub_(stub),
+        start_(std::move(start)),
+        events_(std::move(events)),
+        done_(std::move(done)) {}
 
   void Forward(const rpc::RequestContext& request, absl::Time now) {
     rpc::ForwardRequest(request, now, context_);
@@ -35,7 +42,9 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     AddHold();
     {
       base::MutexLock lock(mutex_);
-      *outgoing_.emplace_back().mutable_start() = *std::exchange(start_, nullptr);
+      // Lent, not copied; OnWriteDone takes it back.
+      outgoing_.emplace_back().unsafe_arena_set_allocated_start(
+          const_cast<v1::DecodeStart*>(start_.get()));
       WriteNext();
     }
     StartRead(&read_);
@@ -56,8 +65,15 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   void RowsReady(const std::vector<uint32_t>& images) override {
     base::MutexLock lock(mutex_);
     if (closed_ || last_) return;
-    outgoing_.emplace_back().mutable_rows_ready()->mutable_images()->Add(images.begin(),
-                                                                         images.end());
+    v1::RowsReady ready;
+    for (const uint32_t image : images) {
+      const auto asked = std::find(needed_.begin(), needed_.end(), image);
+      if (asked == needed_.end()) continue;
+      needed_.erase(asked);
+      ready.add_images(image);
+    }
+    if (ready.images_size() == 0) return;
+    *outgoing_.emplace_back().mutable_rows_ready() = std::move(ready);
     WriteNext();
   }
 
@@ -76,6 +92,9 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   void OnWriteDone(bool ok) override {
     base::MutexLock lock(mutex_);
     writing_ = false;
+    if (outgoing_.front().has_start()) {
+      static_cast<void>(outgoing_.front().unsafe_arena_release_start());
+    }
     outgoing_.pop_front();
     if (ok && !closed_) WriteNext();
   }
@@ -102,15 +121,17 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
         events_->OnAccepted(read_.accepted());
         break;
       case v1::DecodeServiceGenerateResponse::kNeedRows:
+        Note(read_.need_rows());
         events_->OnNeedRows(read_.need_rows());
         break;
       case v1::DecodeServiceGenerateResponse::kPiece:
+        end_.has_pieces = true;
         if (!events_->OnPiece(std::move(*read_.mutable_piece())) && Pauses()) return;
         break;
       case v1::DecodeServiceGenerateResponse::kEnd:
         CloseWrites();
-        end_ = read_.end();
-        ended_ = true;
+        end_.end = std::move(*read_.mutable_end());
+        has_end_ = true;
         break;
       default:
         break;
@@ -120,13 +141,21 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
 
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<GenerateCall> self = std::move(self_);
-    absl::Status result = rpc::FromGrpc(status);
-    if (result.ok() && !ended_) result = absl::InternalError("decode ended without an end");
-    events_->OnDone(result, end_);
+    end_.status = rpc::FromGrpc(status);
+    if (end_.status.ok() && !has_end_) {
+      end_.status = absl::InternalError("decode ended without an end");
+    }
+    const DecodePeer::AttemptDone done = std::move(done_);
+    done(end_);
     events_ = nullptr;
   }
 
  private:
+  void Note(const v1::NeedRows& need) {
+    base::MutexLock lock(mutex_);
+    needed_.insert(needed_.end(), need.images().begin(), need.images().end());
+  }
+
   // Whether the next read is Resume's.
   bool Pauses() {
     base::MutexLock lock(mutex_);
@@ -147,16 +176,18 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
 
   const rpc::CallTracker::Token token_;  // first: goes last
   v1::DecodeService::Stub& stub_;
-  std::shared_ptr<const v1::DecodeStart> start_;  // until the start
-  std::shared_ptr<DecodeEvents> events_;
+  const std::shared_ptr<const v1::DecodeStart> start_;
+  std::shared_ptr<AttemptEvents> events_;
+  DecodePeer::AttemptDone done_;
   grpc::ClientContext context_;
   v1::DecodeServiceGenerateResponse read_;
-  v1::DecodeEnd end_;
-  bool ended_ = false;
+  AttemptEnd end_;
+  bool has_end_ = false;
   std::shared_ptr<GenerateCall> self_;
 
   base::Mutex mutex_;
   std::deque<v1::DecodeServiceGenerateRequest> outgoing_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> needed_ ABSL_GUARDED_BY(mutex_);  // pictures of NeedRows, unanswered
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool last_ ABSL_GUARDED_BY(mutex_) = false;         // nothing will be added to outgoing_
   bool writes_done_ ABSL_GUARDED_BY(mutex_) = false;  // said so to the service
@@ -172,7 +203,7 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
                           public std::enable_shared_from_this<PrefillCall> {
  public:
   PrefillCall(rpc::CallTracker& tracker, v1::DecodeService::Stub& stub,
-              v1::DecodeServicePrefillRequest start, DecodeClient::PrefillDone done)
+              v1::DecodeServicePrefillRequest start, DecodePeer::PrefillDone done)
       : token_(tracker), stub_(stub), start_(std::move(start)), done_(std::move(done)) {}
 
   void Forward(const rpc::RequestContext& request, absl::Time now) {
@@ -189,7 +220,7 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
 
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<PrefillCall> self = std::move(self_);
-    const DecodeClient::PrefillDone done = std::move(done_);
+    const DecodePeer::PrefillDone done = std::move(done_);
     if (status.ok()) {
       done(std::move(response_));
     } else {
@@ -201,29 +232,29 @@ class PrefillCall final : public grpc::ClientUnaryReactor,
   const rpc::CallTracker::Token token_;  // first: goes last
   v1::DecodeService::Stub& stub_;
   const v1::DecodeServicePrefillRequest start_;
-  DecodeClient::PrefillDone done_;
+  DecodePeer::PrefillDone done_;
   grpc::ClientContext context_;
   v1::DecodeServicePrefillResponse response_;
   std::shared_ptr<PrefillCall> self_;
 };
 
-class GrpcDecodeClient final : public DecodeClient {
+class GrpcDecodePeer final : public DecodePeer {
  public:
-  GrpcDecodeClient(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
+  GrpcDecodePeer(std::shared_ptr<grpc::Channel> channel, const base::Clock& clock)
       : stub_(v1::DecodeService::NewStub(channel)), clock_(clock) {}
 
   std::shared_ptr<DecodeCall> Generate(std::shared_ptr<const v1::DecodeStart> start,
-                                       const rpc::RequestContext& request, const Placement&,
-                                       std::shared_ptr<DecodeEvents> events) override {
-    auto call =
-        std::make_shared<GenerateCall>(tracker_, *stub_, std::move(start), std::move(events));
+                                       const rpc::RequestContext& request,
+                                       std::shared_ptr<AttemptEvents> events,
+                                       AttemptDone done) override {
+    auto call = std::make_shared<GenerateCall>(tracker_, *stub_, std::move(start),
+                                               std::move(events), std::move(done));
     call->Forward(request, clock_.Now());
     return call;
   }
 
   std::shared_ptr<Call> Prefill(const v1::DecodeServicePrefillRequest& start,
-                                const rpc::RequestContext& request, const std::string&,
-                                PrefillDone done) override {
+                                const rpc::RequestContext& request, PrefillDone done) override {
     auto call = std::make_shared<PrefillCall>(tracker_, *stub_, start, std::move(done));
     call->Forward(request, clock_.Now());
     return call;
@@ -237,9 +268,9 @@ class GrpcDecodeClient final : public DecodeClient {
 
 }  // namespace
 
-std::unique_ptr<DecodeClient> MakeGrpcDecodeClient(std::shared_ptr<grpc::Channel> channel,
-                                                   const base::Clock& clock) {
-  return std::make_unique<GrpcDecodeClient>(std::move(channel), clock);
+std::unique_ptr<DecodePeer> MakeGrpcDecodePeer(std::shared_ptr<grpc::Channel> channel,
+                                               const base::Clock& clock) {
+  return std::make_unique<GrpcDecodePeer>(std::move(channel), clock);
 }
 
 }  // namespace tessera::gateway
