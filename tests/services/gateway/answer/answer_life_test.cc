@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/services/gateway/answer/answer_surroundings.h"
+#include "tests/services/gateway/answer/shared_pictures.h"
 
 namespace tessera::gateway {
 namespace {
