@@ -20,15 +20,15 @@ constexpr char kRules[kAnswerEvents][kRowLength] = {
     // Parsing, Queued, Resolving, Asking, Decoding, Renewing, Telling, Ending, Ended
     "+!!!!!!!-",  // kParsed: its client left meanwhile
     "!-------+",  // kAsked: of use only where it ended before admission knew of it
+    "!!!+!!!!-",  // kCallMade: it was cancelled meanwhile; a call that is never begun says nothing
     "!+!!!!!!-",  // kTurn: it ended as the turn came
     "!!+!!!!!-",  // kPlanned: another picture, or the client, has ended it
     "!!+!!!!!-",  // kResolved: another picture, or the client, has ended it
-    "!!!+!!!!-",  // kCallMade: it was cancelled meanwhile; a call that is never begun says nothing
+    "!!!-+-+--",  // kRowsMade: for a call that is over or cancelled
     "!!!!++++!",  // kRouted
     "!!!!+-+-!",  // kRowsNeeded: that call is cancelled
     "!!!!+-++!",  // kPiece: that call is cancelled, the next one tells all
     "!!!!++++!",  // kDone
-    "!!!-+-+--",  // kRowsMade: for a call that is over or cancelled
     "!!!!!!++-",  // kResumed: there is nothing to go on with
     "!!!!!!++-",  // kSlow: it ended as its time came
     "+++++++--",  // kCancel: decode is cancelled, its word is awaited
@@ -160,14 +160,16 @@ AnswerActions Take(AnswerLife& life, const AnswerEvent& event) {
       return OnParsed(life, event);
     case Event::kAsked:
       return Action::kRelease;
+    case Event::kCallMade:
+      return OnCallMade(life, event);
     case Event::kTurn:
       return OnTurn(life, event);
     case Event::kPlanned:
       return OnPicture(life, event.picture, PictureState::kPlanned);
     case Event::kResolved:
       return OnResolved(life, event);
-    case Event::kCallMade:
-      return OnCallMade(life, event);
+    case Event::kRowsMade:
+      return OnRowsMade(life, event);
     case Event::kRouted:
       ++life.attempt;
       return {};
@@ -177,8 +179,6 @@ AnswerActions Take(AnswerLife& life, const AnswerEvent& event) {
       return OnPiece(life);
     case Event::kDone:
       return OnDone(life, event);
-    case Event::kRowsMade:
-      return OnRowsMade(life, event);
     case Event::kResumed:
       return Action::kResumeDecode;
     case Event::kSlow:

@@ -36,23 +36,27 @@ enum class AnswerState : uint8_t {
 };
 constexpr size_t kAnswerStates = 9;
 
-// Whose thread tells of it stands behind.
 enum class AnswerEventKind : uint8_t {
-  kParsed,      // the request is well formed, or is not: the thread that starts it
-  kAsked,       // admission knows of it: that thread, perhaps long after kTurn
-  kTurn,        // it is let in, or is not: admission's
-  kPlanned,     // the rows of a picture are known: vision's, as kResolved
-  kResolved,    // a picture is there, left out, or fails the request
-  kCallMade,    // decode's call is kept, or cannot be in time: the thread that asks decode
-  kRouted,      // a replica was chosen, or another took over: decode's, as the following three
-  kRowsNeeded,  // decode misses rows of pictures
+  // Of whoever carries an order out, on its thread.
+  kParsed,    // the request is well formed, or is not
+  kAsked,     // admission knows of it; perhaps long after kTurn
+  kCallMade,  // decode's call is kept, or its answer cannot be in time
+  // Of admission.
+  kTurn,  // it is let in, or is not
+  // Of vision, on any of its threads.
+  kPlanned,   // the rows of a picture are known
+  kResolved,  // a picture is there, left out, or fails the request
+  kRowsMade,  // rows that decode missed are there again, or are not
+  // Of decode, one at a time.
+  kRouted,      // a replica was chosen, or another took over
+  kRowsNeeded,  // it misses rows of pictures
   kPiece,
-  kDone,      // decode's last word
-  kRowsMade,  // rows that decode missed are there again, or are not: vision's
-  kResumed,   // the client takes pieces again: any thread, as the following three
-  kSlow,      // the client did not read for too long
-  kCancel,    // the client is gone: what decode says of its end counts
-  kAbort,     // the request is to end with `status`
+  kDone,  // its last word
+  // Of the client, a timer, the end of a drain, on any thread.
+  kResumed,  // the client takes pieces again
+  kSlow,     // the client did not read for too long
+  kCancel,   // the client is gone: what decode says of its end counts
+  kAbort,    // the request is to end with `status`
 };
 constexpr size_t kAnswerEvents = 15;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/services/gateway/answer/answer_surroundings.h"
+#include "tests/services/gateway/answer/shared_pictures.h"
 
 namespace tessera::gateway {
 namespace {
@@ -150,9 +151,9 @@ TEST(AnswerLifeTest, AStageIsHowFarItCame) {
 }
 
 TEST(AnswerLifeDeathTest, WhatCannotComeIsABug) {
-  EXPECT_DEATH(After({{.kind = Event::kPiece}}), "event 8 cannot come in state 0");
+  EXPECT_DEATH(After({{.kind = Event::kPiece}}), "event 9 cannot come in state 0");
   EXPECT_DEATH(After(kToDecoding + std::vector<AnswerEvent>{{Event::kDone}, {Event::kDone}}),
-               "event 9 cannot come in state 8");
+               "event 10 cannot come in state 8");
 }
 
 }  // namespace
