@@ -273,7 +273,9 @@ TEST(ChatRequestTest, APictureIsReadFromWhereItStandsAsAnyOther) {
     ASSERT_TRUE(a.ok() && b.ok()) << url;
     EXPECT_EQ(a->request.DebugString(), b->request.DebugString()) << url;
     ASSERT_EQ(a->remote.size(), b->remote.size()) << url;
-    if (!a->remote.empty()) EXPECT_EQ(a->remote[0].url, b->remote[0].url);
+    for (size_t i = 0; i < a->remote.size(); ++i) {
+      EXPECT_EQ(a->remote[i].url, b->remote[i].url);
+    }
   }
 }
 
