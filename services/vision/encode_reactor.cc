@@ -1,6 +1,7 @@
 #include "services/vision/encode_reactor.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,15 +11,9 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/trace/request_end.h"
-#include "services/vision/image/image.h"
 
 namespace tessera::vision {
 namespace {
-
-absl::Status OfferError(absl::string_view field, absl::string_view reason,
-                        absl::string_view message) {
-  return base::BadField(absl::StrCat("offer.", field), reason, message);
-}
 
 v1::QualityVerdict ToProto(Verdict verdict) {
   switch (verdict) {
@@ -71,39 +66,57 @@ EncodeReactor::EncodeReactor(const VisionServiceDeps& deps, const std::string& f
 }
 
 void EncodeReactor::Read() {
-  rpc::BeforeRead(request_);
+  request_.Clear();
   StartRead(&request_);
 }
 
 void EncodeReactor::OnReadDone(bool ok) {
   if (!ok) return OnReadEnd();
-  const absl::Status status = step_ == Step::kOffer ? TakeOffer() : TakeChunk();
+  const absl::Status status = awaited_ == Awaited::kOffer ? TakeOffer() : TakeChunk();
   if (!status.ok()) Fail(status);
 }
 
 void EncodeReactor::OnReadEnd() {
-  if (rpc::WasBadMessage(request_)) {
+  if (request_.bad()) {
     Count(absl::InvalidArgumentError(""));
-    return Finish(rpc::BadMessage());
+    return End(rpc::BadMessage());
   }
-  if (step_ == Step::kReady) return Finish(grpc::Status::OK);
-  if (wire_.IsCancelled()) return Fail(CallerGone());  // OnCancel may come later
-  Fail(step_ == Step::kOffer
+  if (awaited_ == Awaited::kEnd) return End(grpc::Status::OK);
+  if (unheard() || wire_.IsCancelled()) return Fail(CallerGone());  // OnCancel may come later
+  Fail(awaited_ == Awaited::kOffer
            ? OfferError("digest", "OFFER_INVALID", "the call ended before its offer")
            : OfferError("size_bytes", "SIZE_MISMATCH",
-                        absl::StrCat("the call ended after ", bytes_.size(), " of ", offered_bytes_,
-                                     " bytes")));
+                        absl::StrCat("the call ended after ", picture_->size(), " of ",
+                                     offered_.bytes, " bytes")));
 }
 
 absl::Status EncodeReactor::TakeOffer() {
-  if (!request_.has_offer()) {
+  RETURN_IF_ERROR(KeepOffer());
+  RETURN_IF_ERROR(deps_.held.Admit(key_));
+  if (const size_t first = request_.picture_bytes(); first > 0) {
+    // It is looked at once the record is known not to be there. Others may come before the caller
+    // hears that none is needed.
+    room_ = deps_.pipeline.Reserve(offered_.bytes, tenant_);
+    if (!room_.ok()) request_.Clear();
+    superfluous_bytes_ = offered_.bytes - first;
+  }
+  if (deps_.lookups.TryPush([this, asked = deps_.clock.Now()] { Lookup(asked); })) {
+    return absl::OkStatus();
+  }
+  return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                                     "too many pictures are looked up already; try again"),
+                         absl::Seconds(1));
+}
+
+absl::Status EncodeReactor::KeepOffer() {
+  if (!request_.message().has_offer()) {
     return OfferError("digest", "OFFER_INVALID", "the first message must be an offer");
   }
-  const v1::EncodeOffer& offer = request_.offer();
-  if (offer.digest().size() != offered_digest_.size()) {
+  const v1::EncodeOffer& offer = request_.message().offer();
+  if (offer.digest().size() != offered_.digest.size()) {
     return OfferError("digest", "OFFER_INVALID",
                       absl::StrCat("a digest of ", offer.digest().size(), " bytes; SHA-256 has ",
-                                   offered_digest_.size()));
+                                   offered_.digest.size()));
   }
   if (offer.size_bytes() == 0) {
     return OfferError("size_bytes", "IMAGE_EMPTY", "the picture has no bytes");
@@ -113,17 +126,22 @@ absl::Status EncodeReactor::TakeOffer() {
                       absl::StrCat("a picture of ", offer.size_bytes(), " bytes; at most ",
                                    deps_.limits.max_bytes, " are taken"));
   }
-  std::copy(offer.digest().begin(), offer.digest().end(), offered_digest_.begin());
-  offered_bytes_ = offer.size_bytes();
-  tenant_ = offer.tenant();
-  key_ = KeyOf(deps_.identity, tenant_, offered_digest_);
-  RETURN_IF_ERROR(deps_.held.Admit(key_));
-  if (deps_.lookups.TryPush([this, asked = deps_.clock.Now()] { Lookup(asked); })) {
-    return absl::OkStatus();
+  const size_t first = request_.picture_bytes();
+  if (first > offer.size_bytes()) {
+    return OfferError("size_bytes", "SIZE_MISMATCH",
+                      absl::StrCat("more bytes than the ", offer.size_bytes(), " offered"));
   }
-  return base::WithRetry(base::Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-                                     "too many pictures are looked up already; try again"),
-                         absl::Seconds(1));
+  if (offer.held_bytes() > offer.size_bytes() - first) {
+    return OfferError("held_bytes", "OFFER_INVALID",
+                      absl::StrCat(offer.held_bytes(), " bytes are held of ",
+                                   offer.size_bytes() - first, " that are yet to come"));
+  }
+  std::copy(offer.digest().begin(), offer.digest().end(), offered_.digest.begin());
+  offered_.bytes = offer.size_bytes();
+  offered_.held_bytes = offer.held_bytes();
+  tenant_ = offer.tenant();
+  key_ = KeyOf(deps_.identity, tenant_, offered_.digest);
+  return absl::OkStatus();
 }
 
 void EncodeReactor::Lookup(absl::Time asked) {
@@ -132,23 +150,27 @@ void EncodeReactor::Lookup(absl::Time asked) {
   const absl::Time start = deps_.clock.Now();
   const store::FoundRecord found = Find();
   Mark(Stage::kFetch, start);
+  absl::Status status;
   if (found.record != nullptr) {
+    room_ = nullptr;
     const bool local = found.tier == store::StoreTier::kLocal;
-    const absl::Status status =
-        SendReady(found.record, local ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_STORE);
-    if (!status.ok()) Fail(status);
-    return;
+    status = SendReady(found.record, local ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_STORE);
+  } else {
+    status = BeginPicture();
   }
-  const absl::Status status = AskForBytes();
   if (!status.ok()) Fail(status);
 }
 
-absl::Status EncodeReactor::AskForBytes() {
-  ASSIGN_OR_RETURN(room_, deps_.pipeline.Reserve(offered_bytes_, tenant_));
-  step_ = Step::kNeedBytes;
-  response_.mutable_need_bytes();
-  StartWrite(&response_);
-  return absl::OkStatus();
+// Nobody has the record.
+absl::Status EncodeReactor::BeginPicture() {
+  RETURN_IF_ERROR(room_.status());
+  picture_.emplace(offered_, deps_.limits, deps_.plan);
+  awaited_ = Awaited::kBytes;
+  superfluous_bytes_ = 0;
+  if (*room_ != nullptr) return TakeBytes();  // of the first chunk
+  ASSIGN_OR_RETURN(room_, deps_.pipeline.Reserve(offered_.bytes, tenant_));
+  SendNeedBytes();
+  return GoOn();
 }
 
 store::FoundRecord EncodeReactor::Find() {
@@ -160,74 +182,102 @@ store::FoundRecord EncodeReactor::Find() {
   return {};
 }
 
-void EncodeReactor::OnWriteDone(bool ok) {
-  if (!ok) return Fail(CallerGone());
-  if (step_ == Step::kNeedBytes) {
-    step_ = Step::kChunks;
-    Read();
-  } else if (step_ == Step::kPlan) {
-    step_ = Step::kEncode;
-    const absl::Status status = Submit();
-    if (!status.ok()) Fail(status);
-  } else if (step_ == Step::kReady) {
-    Read();
-  }
+absl::Status EncodeReactor::TakeChunk() {
+  if (awaited_ == Awaited::kEnd) return PassOver();
+  if (request_.message().has_chunk()) return TakeBytes();
+  return OfferError("size_bytes", "SIZE_MISMATCH",
+                    absl::StrCat("a message without a chunk after ", picture_->size(), " of ",
+                                 offered_.bytes, " bytes"));
 }
 
-absl::Status EncodeReactor::TakeChunk() {
-  const absl::Time start = deps_.clock.Now();
-  if (step_ == Step::kReady) {
+// Of a picture whose rows exist.
+absl::Status EncodeReactor::PassOver() {
+  const size_t bytes = request_.picture_bytes();
+  if (!request_.message().has_chunk() || bytes == 0 || bytes > superfluous_bytes_) {
     return OfferError("size_bytes", "SIZE_MISMATCH", "a message after the whole picture");
   }
-  if (request_.kind_case() != v1::EncodeRequest::kChunk) {
-    return OfferError("size_bytes", "SIZE_MISMATCH",
-                      absl::StrCat("a message without a chunk after ", bytes_.size(), " of ",
-                                   offered_bytes_, " bytes"));
-  }
-  std::string& chunk = *request_.mutable_chunk();
-  if (chunk.size() > offered_bytes_ - bytes_.size()) {
-    return OfferError("size_bytes", "SIZE_MISMATCH",
-                      absl::StrCat("more bytes than the ", offered_bytes_, " offered"));
-  }
-  sha_.Update(chunk);
-  if (chunk.size() == offered_bytes_) {
-    bytes_ = std::move(chunk);
-  } else {
-    bytes_.reserve(offered_bytes_);  // no more than there is room for
-    bytes_ += chunk;
-  }
-  request_.clear_chunk();
-  const bool complete = bytes_.size() == offered_bytes_;
-  if (complete) RETURN_IF_ERROR(TakePicture());
-  Mark(Stage::kImageDecode, start);
-  if (complete) {
-    step_ = Step::kPlan;
-    *response_.mutable_plan()->mutable_ref() = Ref();
-    StartWrite(&response_);
-  } else {
-    Read();
-  }
+  superfluous_bytes_ -= bytes;
+  Read();
   return absl::OkStatus();
 }
 
-absl::Status EncodeReactor::TakePicture() {
-  if (sha_.Finish() != offered_digest_) {
-    return OfferError("digest", "DIGEST_MISMATCH",
-                      "the bytes are not those whose SHA-256 was offered");
-  }
-  ASSIGN_OR_RETURN(header_, ReadHeader(bytes_, deps_.limits));
-  ASSIGN_OR_RETURN(plan_, deps_.plan(header_));
+absl::Status EncodeReactor::TakeBytes() {
+  const absl::Time start = deps_.clock.Now();
+  RETURN_IF_ERROR(picture_->Append(request_.picture()));
+  request_.Clear();
+  Mark(Stage::kImageDecode, start);
+  return GoOn();
+}
+
+// With the picture, as far as it has come.
+absl::Status EncodeReactor::GoOn() {
+  if (picture_->plan() && !std::exchange(planned_, true)) SendPlan(*picture_->plan());
+  if (picture_->complete()) return Submit();
+  if (picture_->needs_held_bytes() && !std::exchange(held_asked_, true)) SendNeedBytes();
+  Read();
   return absl::OkStatus();
+}
+
+void EncodeReactor::SendPlan(const ImagePlan& plan) {
+  v1::EncodeResponse response;
+  v1::ImageRef& ref = *response.mutable_plan()->mutable_ref();
+  ref = Ref();
+  ref.set_rows(static_cast<uint32_t>(plan.rows));
+  ref.set_width(deps_.info.width());
+  ref.set_grid_height(static_cast<uint32_t>(plan.grid_height));
+  ref.set_grid_width(static_cast<uint32_t>(plan.grid_width));
+  Send(std::move(response));
+}
+
+void EncodeReactor::SendNeedBytes() {
+  v1::EncodeResponse response;
+  response.mutable_need_bytes();
+  Send(std::move(response));
+}
+
+void EncodeReactor::Send(v1::EncodeResponse response) {
+  base::MutexLock lock(mutex_);
+  outbox_.push_back(std::move(response));
+  if (outbox_.size() == 1) StartWrite(&outbox_.front());
+}
+
+void EncodeReactor::OnWriteDone(bool ok) {
+  std::optional<grpc::Status> end;
+  {
+    base::MutexLock lock(mutex_);
+    unheard_ = unheard_ || !ok;
+    outbox_.pop_front();
+    if (outbox_.empty()) {
+      end = end_;
+    } else {
+      StartWrite(&outbox_.front());
+    }
+  }
+  if (end) Finish(*end);
+}
+
+void EncodeReactor::End(const grpc::Status& status) {
+  {
+    base::MutexLock lock(mutex_);
+    end_ = status;
+    if (!outbox_.empty()) return;  // OnWriteDone finishes
+  }
+  Finish(status);
+}
+
+bool EncodeReactor::unheard() const {
+  base::MutexLock lock(mutex_);
+  return unheard_;
 }
 
 absl::Status EncodeReactor::Submit() {
   EncodeTask task;
   task.key = key_;
-  task.bytes = std::move(bytes_);
-  task.room = std::move(room_);
-  task.decode_bytes = header_.decode_bytes;
-  task.grid_height = plan_.grid_height;
-  task.grid_width = plan_.grid_width;
+  task.bytes = picture_->TakeBytes();
+  task.room = *std::move(room_);
+  task.decode_bytes = picture_->header().decode_bytes;
+  task.grid_height = picture_->plan()->grid_height;
+  task.grid_width = picture_->plan()->grid_width;
   task.done = [this](absl::StatusOr<Encoded> encoded) {
     if (!encoded.ok()) return Fail(encoded.status());
     stages_ += encoded->stages;
@@ -236,15 +286,18 @@ absl::Status EncodeReactor::Submit() {
         encoded->record, encoded->existed ? v1::CACHE_TIER_LOCAL : v1::CACHE_TIER_COMPUTED);
     if (!status.ok()) Fail(status);
   };
-  RETURN_IF_ERROR(deps_.pipeline.Submit(waiter_, std::move(task)));
-  // OnCancel may have come before there was anything to cancel. This object lives until the
-  // reaction that called us returns.
-  if (cancelled_) deps_.pipeline.Cancel(waiter_);
+  // Once submitted, the call may end, and this object with it.
+  EncodePipeline& pipeline = deps_.pipeline;
+  const WaiterId waiter = waiter_;
+  const std::shared_ptr<const std::atomic<bool>> cancelled = cancelled_;
+  RETURN_IF_ERROR(pipeline.Submit(waiter, std::move(task)));
+  // OnCancel may have come before there was anything to cancel.
+  if (*cancelled) pipeline.Cancel(waiter);
   return absl::OkStatus();
 }
 
 void EncodeReactor::OnCancel() {
-  cancelled_ = true;
+  *cancelled_ = true;
   deps_.pipeline.Cancel(waiter_);
 }
 
@@ -257,7 +310,8 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
   RETURN_IF_ERROR(deps_.gate.Check(scores));
   Count(absl::OkStatus(), tier, record.rows);
   hold_.emplace(deps_.held, held);
-  v1::EncodeReady& ready = *response_.mutable_ready();
+  v1::EncodeResponse response;
+  v1::EncodeReady& ready = *response.mutable_ready();
   v1::ImageRef& ref = *ready.mutable_ref();
   ref = Ref();
   ref.set_rows(static_cast<uint32_t>(record.rows));
@@ -272,14 +326,15 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
   }
   ready.set_cache(tier);
   *ready.mutable_stages() = ToProto(stages_);
-  step_ = Step::kReady;
-  StartWrite(&response_);
+  awaited_ = Awaited::kEnd;
+  Send(std::move(response));
+  Read();
   return absl::OkStatus();
 }
 
 void EncodeReactor::Fail(const absl::Status& status) {
   Count(status);
-  Finish(rpc::ToGrpc(status));
+  End(rpc::ToGrpc(status));
 }
 
 // What happens behind the answer is not counted.
@@ -303,7 +358,7 @@ void EncodeReactor::Tell(const absl::Status& status, v1::CacheTier tier, int64_t
                          .start = arrival_,
                          .end = deps_.clock.Now(),
                          .status = status,
-                         .facts = {{"image_bytes", offered_bytes_}}};
+                         .facts = {{"image_bytes", offered_.bytes}}};
   if (status.ok()) {
     end.facts.emplace_back("cache", NameOf(tier));
     end.facts.emplace_back("rows", rows);
@@ -319,10 +374,6 @@ void EncodeReactor::Tell(const absl::Status& status, v1::CacheTier tier, int64_t
 v1::ImageRef EncodeReactor::Ref() const {
   v1::ImageRef ref;
   ref.set_key(std::string(key_.bytes()));
-  ref.set_rows(static_cast<uint32_t>(plan_.rows));
-  ref.set_width(deps_.info.width());
-  ref.set_grid_height(static_cast<uint32_t>(plan_.grid_height));
-  ref.set_grid_width(static_cast<uint32_t>(plan_.grid_width));
   ref.set_vision_fingerprint(fingerprint_);
   ref.set_origin(deps_.origin);
   return ref;

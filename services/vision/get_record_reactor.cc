@@ -55,15 +55,15 @@ void GetRecordReactor::Load() {
 
 void GetRecordReactor::OnWriteDone(bool ok) {
   if (!ok) return End(CallerGone());
-  if (sent_ == record_.size()) return End(absl::OkStatus());
+  if (sent_bytes_ == record_.size()) return End(absl::OkStatus());
   response_.Clear();
   WriteNext();
 }
 
 void GetRecordReactor::WriteNext() {
-  const size_t count = std::min(kChunkBytes, record_.size() - sent_);
-  response_.set_chunk(record_.data() + sent_, count);
-  sent_ += count;
+  const size_t count = std::min(kChunkBytes, record_.size() - sent_bytes_);
+  response_.set_chunk(record_.data() + sent_bytes_, count);
+  sent_bytes_ += count;
   StartWrite(&response_);
 }
 

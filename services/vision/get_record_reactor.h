@@ -41,7 +41,7 @@ class GetRecordReactor final : public grpc::ServerWriteReactor<v1::GetRecordResp
   const rpc::RequestContext context_;
   const std::string key_;
   std::string record_;
-  size_t sent_ = 0;
+  size_t sent_bytes_ = 0;
   v1::GetRecordResponse response_;
   absl::Status status_;  // of the end
 };

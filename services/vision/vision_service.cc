@@ -6,9 +6,15 @@
 
 namespace tessera::vision {
 
-grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* VisionService::Encode(
-    grpc::CallbackServerContext* context) {
-  return new EncodeReactor(deps_, fingerprint_, *context);  // deletes itself
+VisionService::VisionService(VisionServiceDeps deps) : deps_(std::move(deps)) {
+  // Generated code knows its own types of messages alone; handlers take others.
+  constexpr int kEncode = 0;  // the first method in protos/tessera/v1/vision.proto
+  using grpc::internal::CallbackBidiHandler;
+  MarkMethodRawCallback(kEncode, new CallbackBidiHandler<EncodeRequest, v1::EncodeResponse>(
+                                     [this](grpc::CallbackServerContext* context) {
+                                       return new EncodeReactor(deps_, fingerprint_,
+                                                                *context);  // deletes itself
+                                     }));
 }
 
 grpc::ServerWriteReactor<v1::GetRecordResponse>* VisionService::GetRecord(

@@ -13,16 +13,15 @@ namespace tessera::vision {
 
 // tessera.v1.VisionService: protocol buffers to the pipeline and back. No call blocks a thread of
 // gRPC. Errors carry the reasons of services/vision/image and of the pipeline, and:
-//   OFFER_INVALID      the first message is no offer, or its digest has not 32 bytes
+//   OFFER_INVALID      the first message is no offer, its digest has not 32 bytes, or more bytes
+//                      are held than are yet to come
 //   SIZE_MISMATCH      more or fewer bytes than offered
 //   DIGEST_MISMATCH    other bytes than offered
 //   IMAGE_QUALITY      the gate refuses the picture, known or new
 class VisionService final : public v1::VisionService::CallbackService {
  public:
-  explicit VisionService(VisionServiceDeps deps) : deps_(std::move(deps)) {}
+  explicit VisionService(VisionServiceDeps deps);
 
-  grpc::ServerBidiReactor<v1::EncodeRequest, v1::EncodeResponse>* Encode(
-      grpc::CallbackServerContext* context) override;
   grpc::ServerWriteReactor<v1::GetRecordResponse>* GetRecord(
       grpc::CallbackServerContext* context, const v1::GetRecordRequest* request) override;
   grpc::ServerWriteReactor<v1::VisionServiceWatchLoadResponse>* WatchLoad(

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,12 +12,12 @@
 #include "common/store/embedding_store.h"
 #include "common/store/record_codec.h"
 #include "common/store/tiered_store.h"
+#include "services/vision/arriving_picture.h"
 #include "services/vision/encoder/encode_pipeline.h"
 #include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/quality_gate.h"
 #include "services/vision/image/picture.h"
-#include "services/vision/preprocess/geometry.h"
 #include "services/vision/vision_metrics.h"
 #include "tessera/v1/vision.pb.h"
 
@@ -37,8 +36,7 @@ struct VisionServiceDeps {
   RowIdentity identity;
   QualityGate gate;
   ImageLimits limits;
-  // Rows from a header that passed the limits.
-  std::function<absl::StatusOr<ImagePlan>(const ImageHeader&)> plan;
+  RowPlanner plan;
   v1::VisionServiceGetInfoResponse info;
   store::RecordCodec codec = {};       // of GetRecord
   std::string origin = {};             // this replica's name in references

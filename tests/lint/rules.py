@@ -48,7 +48,7 @@ GENERATED = re.compile(r"^(tessera/v\d+|google/rpc|opentelemetry/[\w/]+)/\w+(\.g
 # Library, pattern of its headers, pattern of the files that may include them. Beside that, a test
 # may include what the folder that it mirrors may.
 GRPC_FILES = (r"common/rpc/|tools/|services/[^/]+/main\.cc$|services/gateway/(api|fleet)/"
-              r"|services/[^/]+/\w*(_service|_client|_runtime|_call|_reactor)\.(h|cc)$"
+              r"|services/[^/]+/\w*(_service|_client|_runtime|_call|_reactor|_request)\.(h|cc)$"
               r"|tests/(services|integration|bench|support|tools)/")
 DOORS = [
     ("Abseil", r"absl/", r""),

@@ -5,21 +5,21 @@
 
 namespace tessera::vision {
 
-HeldRecords::Hold::Hold(HeldRecords& all, store::RecordPtr record)
-    : all_(all), record_(std::move(record)) {
-  base::MutexLock lock(all_.mutex_);
-  Entry& entry = all_.entries_[record_->key];
+HeldRecords::Hold::Hold(HeldRecords& owner, store::RecordPtr record)
+    : owner_(owner), record_(std::move(record)) {
+  base::MutexLock lock(owner_.mutex_);
+  Entry& entry = owner_.entries_[record_->key];
   if (entry.holders++ > 0) return;
   entry.bytes = record_->footprint();
-  all_.bytes_ += entry.bytes;
+  owner_.bytes_ += entry.bytes;
 }
 
 HeldRecords::Hold::~Hold() {
-  base::MutexLock lock(all_.mutex_);
-  const auto it = all_.entries_.find(record_->key);
+  base::MutexLock lock(owner_.mutex_);
+  const auto it = owner_.entries_.find(record_->key);
   if (--it->second.holders > 0) return;
-  all_.bytes_ -= it->second.bytes;
-  all_.entries_.erase(it);
+  owner_.bytes_ -= it->second.bytes;
+  owner_.entries_.erase(it);
 }
 
 absl::Status HeldRecords::Admit(const store::EmbeddingKey& key) const {

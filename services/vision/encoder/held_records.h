@@ -19,13 +19,13 @@ class HeldRecords {
   // One record held; gives it back when it goes. The HeldRecords outlives it.
   class Hold {
    public:
-    Hold(HeldRecords& all, store::RecordPtr record);
+    Hold(HeldRecords& owner, store::RecordPtr record);
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
    private:
-    HeldRecords& all_;
+    HeldRecords& owner_;
     const store::RecordPtr record_;
   };
 

@@ -53,12 +53,12 @@ absl::StatusOr<std::unique_ptr<PendingPictures::Room>> PendingPictures::Reserve(
 }
 
 PendingPictures::Room::~Room() {
-  base::MutexLock lock(all_.mutex_);
-  all_.bytes_ -= bytes_;
+  base::MutexLock lock(owner_.mutex_);
+  owner_.bytes_ -= bytes_;
   if (tenant_.empty()) return;
-  const auto found = all_.tenants_.find(tenant_);
+  const auto found = owner_.tenants_.find(tenant_);
   found->second.bytes -= bytes_;
-  if (--found->second.images == 0) all_.tenants_.erase(found);
+  if (--found->second.images == 0) owner_.tenants_.erase(found);
 }
 
 }  // namespace tessera::vision

@@ -32,10 +32,10 @@ class PendingPictures {
 
    private:
     friend class PendingPictures;
-    Room(PendingPictures& all, size_t bytes, std::string tenant)
-        : all_(all), bytes_(bytes), tenant_(std::move(tenant)) {}
+    Room(PendingPictures& owner, size_t bytes, std::string tenant)
+        : owner_(owner), bytes_(bytes), tenant_(std::move(tenant)) {}
 
-    PendingPictures& all_;
+    PendingPictures& owner_;
     const size_t bytes_;
     const std::string tenant_;
   };

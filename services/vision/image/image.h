@@ -21,10 +21,10 @@ namespace tessera::vision {
 // Reads and checks the header. Decodes no pixel and takes no memory of the picture's size.
 absl::StatusOr<ImageHeader> ReadHeader(absl::string_view bytes, const ImageLimits& limits);
 
-// The same from the first bytes of a picture of `picture_bytes`; nullopt where they do not hold the
-// whole header. A header is that of ReadHeader over the whole picture, and an error is one that
-// ReadHeader gives too; but where the orientation is not known, the sides may be exchanged yet, and
-// with them the estimate of memory grows. Takes time in the bytes given.
+// The header from the first bytes of a picture of `picture_bytes`, read and checked; nullopt where
+// they do not hold the whole header. A header is that of ReadHeader over the whole picture, and an
+// error is one that ReadHeader gives too; but where the orientation is not known, the sides may be
+// exchanged yet, and with them the estimate of memory grows. Takes time in the bytes given.
 // REQUIRES: bytes.size() <= picture_bytes.
 absl::StatusOr<std::optional<ImageHeader>> ReadHeaderOfPrefix(absl::string_view bytes,
                                                               size_t picture_bytes,

@@ -46,7 +46,7 @@ struct TowerConfig {
 // (reason CONFIG_INVALID or CONFIG_UNSUPPORTED) names key, value and what is supported. Pure.
 absl::StatusOr<TowerConfig> ParseTowerConfig(const base::Json& config);
 
-// The same from `model_dir`/config.json; errors name the path.
+// ParseTowerConfig of `model_dir`/config.json; errors name the path.
 absl::StatusOr<TowerConfig> LoadTowerConfig(const std::string& model_dir);
 
 }  // namespace tessera::vision

@@ -103,7 +103,7 @@ TEST_F(OfferedBytesTest, ACallThatFailsGivesTheRoomBack) {
     std::string offered, sent;
     const char* reason;
   } cases[] = {{picture_, picture_ + "x", "SIZE_MISMATCH"},
-               {picture_, picture_.substr(1), "SIZE_MISMATCH"},
+               {picture_, picture_.substr(0, picture_.size() - 1), "SIZE_MISMATCH"},
                {picture_, other_, "DIGEST_MISMATCH"},
                {junk, junk, "IMAGE_FORMAT"},
                {black, black, "IMAGE_QUALITY"}};

@@ -55,7 +55,7 @@ class VisionServiceTest : public ::testing::Test {
       prepared.scores = ScoreMap(scores);
       return prepared;
     };
-    identity_.preprocessing = "p";
+    identity_.preprocessing = std::string("p");
   }
   ~VisionServiceTest() override { Stop(); }
 

@@ -60,6 +60,15 @@ void ExpectSane(const std::string& bytes) {
   const ImageLimits limits = SmallLimits();
   auto header = ReadHeader(bytes, limits);
   auto image = DecodeImage(bytes, limits);
+  for (const size_t part : {3, 8, 13}) {  // of 16: a beginning asks for more, or is as the whole
+    const auto begun = ReadHeaderOfPrefix(
+        absl::string_view(bytes).substr(0, bytes.size() * part / 16), bytes.size(), limits);
+    EXPECT_TRUE(begun.ok() || begun.status() == header.status()) << begun.status();
+    if (begun.ok() && *begun && header.ok()) {
+      EXPECT_EQ((*begun)->stored_width, header->stored_width);
+      EXPECT_EQ((*begun)->stored_height, header->stored_height);
+    }
+  }
   if (!image.ok()) {
     EXPECT_EQ(image.status().code(), absl::StatusCode::kInvalidArgument) << image.status();
     EXPECT_FALSE(base::ReasonOf(image.status()).empty());
