@@ -12,6 +12,7 @@
 #include "common/rpc/call_limits.h"
 #include "common/rpc/resolve.h"
 #include "common/rpc/status.h"
+#include "services/gateway/fleet/ask_any.h"
 #include "services/gateway/fleet/grpc_decode_peer.h"
 #include "services/gateway/fleet/grpc_vision_client.h"
 #include "services/gateway/fleet/routed_clients.h"
@@ -23,9 +24,6 @@ namespace tessera::gateway {
 namespace {
 
 constexpr absl::Duration kOneAsk = absl::Seconds(1);  // of several replicas
-// Between two looks at who has given up, of which nobody is told, and between two asks of replicas
-// of which nothing is heard.
-constexpr absl::Duration kAskInterval = absl::Milliseconds(250);
 constexpr absl::Duration kVisionPatience = absl::Seconds(3);
 
 template <typename Info, typename Ask>
@@ -50,41 +48,6 @@ absl::StatusOr<v1::DecodeServiceGetInfoResponse> DecodeInfo(
   return AskOne<v1::DecodeServiceGetInfoResponse>(timeout, [&](auto& context, auto& info) {
     return v1::DecodeService::NewStub(channel)->GetInfo(&context, {}, &info);
   });
-}
-
-// What the first replica that answers serves, once it is up. An error tells why there was no
-// connection, where that was ever known: later tries only wait for gRPC to make another.
-template <typename Ask>
-auto AskAny(ReplicaSet& replicas, const GatewayPeers::Connect& connect, absl::Duration patience,
-            const std::function<bool()>& given_up, const Ask& ask)
-    -> decltype(ask(connect(""), kOneAsk)) {
-  const base::Clock& clock = base::RealClock();
-  const absl::Time deadline = clock.Now() + patience;
-  const auto over = [&] { return clock.Now() >= deadline || (given_up && given_up()); };
-  // Wakes with every change of the replicas.
-  const auto await = [&](uint64_t seen) {
-    replicas.AwaitChange(seen, std::min(kAskInterval, deadline - clock.Now()));
-  };
-  decltype(ask(connect(""), kOneAsk)) info = absl::UnavailableError("it has no address");
-  bool info_is_cause = false;
-  do {
-    const uint64_t seen = replicas.changes();
-    for (const ReplicaState& state : replicas.States()) {
-      auto told = ask(connect(state.view.name), kOneAsk);
-      if (told.ok() || !absl::IsDeadlineExceeded(told.status()) || !info_is_cause) {
-        info_is_cause = !absl::IsDeadlineExceeded(told.status());
-        info = std::move(told);
-      }
-      if (info.ok()) break;
-    }
-    if (!info.ok()) await(seen);
-  } while (!info.ok() && !over());
-  while (info.ok() && !over()) {
-    const uint64_t seen = replicas.changes();
-    if (replicas.Pick("").ok()) break;
-    await(seen);
-  }
-  return info;
 }
 
 // `watch`: WatchVisionLoad or WatchDecodeLoad.
@@ -212,12 +175,18 @@ absl::StatusOr<std::unique_ptr<GatewayRuntime>> GatewayRuntime::Create(
 }
 
 absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
-  const auto read = AskAny(*decode_replicas_, peers.connect_decode, options_.peer_timeout,
-                           peers.given_up, DecodeInfo);
+  const auto read = AskAny<v1::DecodeServiceGetInfoResponse>(
+      *decode_replicas_, {.patience = options_.peer_timeout, .given_up = peers.given_up},
+      [&peers](const std::string& name) {
+        return DecodeInfo(peers.connect_decode(name), kOneAsk);
+      });
   if (!read.ok()) return NotMet(read.status(), peers.decode);
-  const auto seen =
-      AskAny(*vision_replicas_, peers.connect_vision,
-             std::min(options_.peer_timeout, kVisionPatience), peers.given_up, VisionInfo);
+  const auto seen = AskAny<v1::VisionServiceGetInfoResponse>(
+      *vision_replicas_,
+      {.patience = std::min(options_.peer_timeout, kVisionPatience), .given_up = peers.given_up},
+      [&peers](const std::string& name) {
+        return VisionInfo(peers.connect_vision(name), kOneAsk);
+      });
   if (!seen.ok()) {
     base::Log(base::LogLevel::kWarning,
               absl::StrCat("gateway: starts without vision: ",

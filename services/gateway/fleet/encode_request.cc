@@ -18,8 +18,9 @@ void AppendHead(int field, uint64_t length, std::string& out) {
 
 grpc::Slice Borrow(const std::shared_ptr<const std::string>& bytes, size_t begin, size_t count) {
   using Owner = std::shared_ptr<const std::string>;
-  return grpc::Slice(const_cast<char*>(bytes->data()) + begin, count,  // gRPC only reads it
-                     [](void* owner) { delete static_cast<Owner*>(owner); }, new Owner(bytes));
+  return grpc::Slice(
+      const_cast<char*>(bytes->data()) + begin, count,  // gRPC only reads it
+      [](void* owner) { delete static_cast<Owner*>(owner); }, new Owner(bytes));
 }
 
 grpc::ByteBuffer Message(const std::string& head, const std::shared_ptr<const std::string>& bytes,

@@ -34,8 +34,8 @@ std::shared_ptr<const std::string> Bytes(size_t count) {
 
 TEST(EncodeRequestTest, AnOfferIsWhatProtobufWouldHaveWritten) {
   const auto bytes = Bytes(1 << 20);
-  for (const size_t count : {size_t{0}, size_t{1}, size_t{127}, size_t{128}, size_t{16'384},
-                             bytes->size()}) {
+  for (const size_t count :
+       {size_t{0}, size_t{1}, size_t{127}, size_t{128}, size_t{16'384}, bytes->size()}) {
     v1::EncodeOffer offer;
     offer.set_tenant("tenant");
     offer.set_digest(std::string(32, '\x80'));

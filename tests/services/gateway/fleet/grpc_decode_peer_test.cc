@@ -21,9 +21,10 @@ namespace {
 // announcement of picture 0; or fails where the question is "fail".
 class NeedsRows final : public v1::DecodeService::Service {
  public:
-  grpc::Status Generate(grpc::ServerContext*,
-                        grpc::ServerReaderWriter<v1::DecodeServiceGenerateResponse,
-                                                 v1::DecodeServiceGenerateRequest>* stream) override {
+  grpc::Status Generate(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::DecodeServiceGenerateResponse, v1::DecodeServiceGenerateRequest>*
+          stream) override {
     v1::DecodeServiceGenerateRequest request;
     stream->Read(&request);
     if (request.start().tenant() == "fail") return {grpc::StatusCode::UNAVAILABLE, "down"};
@@ -59,7 +60,8 @@ struct Recorder final : AttemptEvents {
 
 class GrpcDecodePeerTest : public ::testing::Test {
  protected:
-  GrpcDecodePeerTest() : server_(*rpc::Server::Start({}, {&decode_}, {"tessera.v1.DecodeService"})) {
+  GrpcDecodePeerTest()
+      : server_(*rpc::Server::Start({}, {&decode_}, {"tessera.v1.DecodeService"})) {
     peer_ = MakeGrpcDecodePeer(server_->InProcessChannel(), clock_);
   }
   std::shared_ptr<DecodeCall> Ask(const std::string& tenant) {
