@@ -40,11 +40,7 @@ absl::Status Validate(const VisionOptions& options) {
   RETURN_IF_ERROR(base::CheckRange("prepare_threads", options.prepare_threads, 1, 64));
   RETURN_IF_ERROR(base::CheckRange("lookup_threads", options.lookup_threads, 1, 64));
   RETURN_IF_ERROR(base::CheckRange("max_batch_images", options.max_batch_images, 1, 256));
-  if (!(options.tenant_share > 0 && options.tenant_share <= 1)) {
-    return base::BadField(
-        "tenant_share", "BAD_OPTION",
-        absl::StrCat("tenant_share = ", options.tenant_share, "; must be above 0 and at most 1"));
-  }
+  RETURN_IF_ERROR(base::CheckShare("tenant_share", options.tenant_share));
   return base::CheckRange("max_pending_images", static_cast<int64_t>(options.max_pending_images), 1,
                           1 << 20);
 }
