@@ -28,7 +28,13 @@ service::Pages LocalServer::MakePages() {
                          const vision::PipelineStats stats = vision_->stats();
                          return service::Progress{stats.encoder_has_work, stats.batches};
                        },
-                       [this] { return vision_->health(); }}},
+                       [this] { return vision_->health(); }},
+                      {"finishing",
+                       [this] {
+                         const vision::PipelineStats stats = vision_->stats();
+                         return service::Progress{stats.finishing_has_work, stats.finished_batches};
+                       },
+                       nullptr}},
           .readiness = {{"device", [this] {
                            const absl::Status seen = vision_->health();
                            return seen.ok() ? decode_->health() : seen;

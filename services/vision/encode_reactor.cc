@@ -96,7 +96,7 @@ absl::Status EncodeReactor::TakeOffer() {
   if (const size_t first = request_.picture_bytes(); first > 0) {
     // It is looked at once the record is known not to be there. Others may come before the caller
     // hears that none is needed.
-    room_ = deps_.pipeline.Reserve(offered_.bytes, tenant_);
+    room_ = deps_.pipeline.Reserve(first, tenant_);  // of what is here
     if (!room_.ok()) request_.Clear();
     superfluous_bytes_ = offered_.bytes - first;
   }
@@ -167,8 +167,10 @@ absl::Status EncodeReactor::BeginPicture() {
   picture_.emplace(offered_, deps_.limits, deps_.plan);
   awaited_ = Awaited::kBytes;
   superfluous_bytes_ = 0;
-  if (*room_ != nullptr) return TakeBytes();  // of the first chunk
+  const bool first_is_here = *room_ != nullptr;
+  room_ = nullptr;
   ASSIGN_OR_RETURN(room_, deps_.pipeline.Reserve(offered_.bytes, tenant_));
+  if (first_is_here) return TakeBytes();
   SendNeedBytes();
   return GoOn();
 }

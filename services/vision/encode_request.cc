@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -187,6 +188,12 @@ grpc::Status EncodeRequest::Parse(grpc::ByteBuffer& bytes) {
 bool EncodeRequest::Split() {
   SliceStream stream(slices_);
   CodedInputStream in(&stream);
+  size_t total = 0;
+  for (const grpc::Slice& slice : slices_) total += slice.size();
+  if (total >= std::numeric_limits<int>::max()) return false;
+  // What a length claims beyond the message is not reserved. One more than there is: at the very
+  // limit the end would look like a message that is too long.
+  in.SetTotalBytesLimit(static_cast<int>(total) + 1);
   std::string rest;
   return Splitter(in, picture_).SplitRequest(rest) && message_.ParseFromString(rest);
 }

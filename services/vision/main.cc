@@ -46,16 +46,23 @@ class Service final : public service::InnerService {
       : grpc_address_(options.inner.process.grpc_address), options_(options.vision) {}
 
   service::Pages MakePages() override {
-    return {.name = "vision",
-            .update = [this] { runtime_->UpdateMetrics(); },
-            .state = [this] { return State(); },
-            .workers = {{"encoder",
-                         [this] {
-                           const PipelineStats stats = runtime_->stats();
-                           return service::Progress{stats.encoder_has_work, stats.batches};
-                         },
-                         [this] { return runtime_->health(); }}},
-            .readiness = {{"device", [this] { return runtime_->health(); }}}};
+    return {
+        .name = "vision",
+        .update = [this] { runtime_->UpdateMetrics(); },
+        .state = [this] { return State(); },
+        .workers = {{"encoder",
+                     [this] {
+                       const PipelineStats stats = runtime_->stats();
+                       return service::Progress{stats.encoder_has_work, stats.batches};
+                     },
+                     [this] { return runtime_->health(); }},
+                    {"finishing",
+                     [this] {
+                       const PipelineStats stats = runtime_->stats();
+                       return service::Progress{stats.finishing_has_work, stats.finished_batches};
+                     },
+                     nullptr}},
+        .readiness = {{"device", [this] { return runtime_->health(); }}}};
   }
   absl::Status Load(const service::Ground& ground) override {
     ASSIGN_OR_RETURN(options_.origin, OriginOf(options_.origin, grpc_address_));

@@ -97,11 +97,12 @@ AnswerActions OnCallMade(AnswerLife& life, const AnswerEvent& event) {
 AnswerActions Stop(AnswerLife& life, const absl::Status& cause) {
   life.state = State::kEnding;
   life.cause = cause;
+  life.answers = true;
   return Action::kCancelDecode;
 }
 
 AnswerActions OnPiece(AnswerLife& life) {
-  if (life.state == State::kEnding && !life.cause.ok()) return {};  // it would be cut there
+  if (life.state == State::kEnding && !life.answers) return {};
   if (life.state == State::kDecoding) life.state = State::kTelling;
   if (life.stage == AnswerStage::kGeneration) return Action::kTell;
   life.stage = AnswerStage::kGeneration;
@@ -114,7 +115,8 @@ AnswerActions OnDone(AnswerLife& life, const AnswerEvent& event) {
     life.state = State::kAsking;
     return Action::kAskDecode;
   }
-  const absl::Status status = life.cause.ok() ? event.status : life.cause;
+  const bool whole = event.status.ok() && life.answers;
+  const absl::Status status = whole || life.cause.ok() ? event.status : life.cause;
   return End(life, status);
 }
 
@@ -143,6 +145,7 @@ AnswerActions OnStopped(AnswerLife& life, const AnswerEvent& event) {
     case State::kRenewing:  // it is cancelled already, and its word is not about the answer
       life.state = State::kEnding;
       life.cause = event.status;
+      life.answers = false;
       return Action::kCancelPictures;
     case State::kEnding:
       if (life.cause.ok()) life.cause = event.status;

@@ -122,8 +122,12 @@ struct AnswerLife {
   // more.
   uint32_t attempt = 0;
   absl::InlinedVector<PictureState, 16> pictures;
-  // In kEnding: what it ends with, OK where that is decode's word. In kEnded: what it ended with.
+  // In kEnding: what it ends with where decode's word is an error, OK where it is then that error.
+  // In kEnded: what it ended with.
   absl::Status cause;
+  // In kEnding: decode speaks of this answer, so that a whole one is one, whatever stopped it in
+  // the same moment. Not so where it was to be asked anew.
+  bool answers = true;
 
   // Calls about its pictures may still be begun.
   bool wants_pictures() const {

@@ -88,9 +88,10 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, v1
   }
 
   void OnWriteDone(bool ok) override {
+    grpc::ByteBuffer sent;  // goes without the lock
     base::MutexLock lock(mutex_);
     writing_ = false;
-    write_.Clear();
+    sent.Swap(&write_);
     if (ok) WriteChunk();
     if (closing_ && !writing_) SayWritesDone();
   }
@@ -130,16 +131,19 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, v1
 
   // NeedBytes: vision has none, or lacks only those that are held.
   void AllowMore() {
+    if (SendMore()) return;
+    expired_ = true;
+    context_.TryCancel();
+  }
+  // False: there is nothing to send.
+  bool SendMore() {
     base::MutexLock lock(mutex_);
-    if (closing_) return;
-    if (!picture_.bytes) {
-      expired_ = true;
-      context_.TryCancel();
-      return;
-    }
+    if (closing_) return true;
+    if (!picture_.bytes) return false;
     const bool lacks_held = wanted_ || allowed_ >= size_ - held_;
     allowed_ = lacks_held ? size_ : size_ - held_;
     WriteChunk();
+    return true;
   }
 
   // The next bytes that may be sent, once those before are.

@@ -12,8 +12,8 @@ namespace {
 
 namespace beast_http = boost::beast::http;
 
-constexpr size_t kAheadBytes = 64 << 10;      // of requests that come early
-constexpr size_t kBodyReadBytes = 256 << 10;  // by which a body grows
+constexpr size_t kAheadBytes = 64 << 10;  // of requests that come early
+constexpr size_t kMostAhead = 256 << 10;  // that a body grows beyond what has come
 
 }  // namespace
 
@@ -42,7 +42,9 @@ absl::Span<char> RequestReader::Room() {
   reading_body_ = BodyTakesNext();
   if (!reading_body_) return input_.Room();
   if (received_ == body_.size()) {
-    body_.resize(std::min(*announced_, received_ + kBodyReadBytes));
+    // No further ahead than as much again as has come: that is what the budget of bodies counts.
+    const size_t ahead = std::clamp(received_, InputBuffer::kReadBytes, kMostAhead);
+    body_.resize(std::min(*announced_, received_ + ahead));
   }
   return absl::MakeSpan(body_).subspan(received_);
 }

@@ -168,7 +168,8 @@ void ImageResolver::EncodeAhead(const Picture& picture, const rpc::RequestContex
     const auto [ahead, begins] = ahead_.try_emplace(Key(picture.tenant, picture.digest));
     if (unasked) ahead->second.unasked = std::move(unasked);
     if (!begins) return;
-    likely_new = !known_.Find(picture.tenant, picture.digest, fingerprint_).has_value();
+    const auto known = known_.Find(picture.tenant, picture.digest, fingerprint_);
+    likely_new = !known || !known->ok();
   }
   known_.ForgetRefusal(picture.tenant, picture.digest);
   Picture name = picture;

@@ -36,7 +36,14 @@ void EncodePipeline::Cancel(WaiterId waiter) {
 
 PipelineStats EncodePipeline::stats() const {
   const EncoderThread::Stats encoder = encoder_.stats();
-  return {jobs_.pending(), encoder.has_work, encoder.batches, jobs_.draining(), encoder.health};
+  const FinishingStage::Stats finishing = finishing_.stats();
+  return {.pending_images = jobs_.pending(),
+          .encoder_has_work = encoder.has_work,
+          .batches = encoder.batches,
+          .finishing_has_work = finishing.has_work,
+          .finished_batches = finishing.batches,
+          .draining = jobs_.draining(),
+          .health = encoder.health};
 }
 
 }  // namespace tessera::vision

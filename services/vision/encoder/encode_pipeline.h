@@ -39,10 +39,12 @@ struct PipelineOptions {
 
 // What the pipeline holds and has done.
 struct PipelineStats {
-  int64_t pending_images = 0;     // accepted, not yet rows
-  bool encoder_has_work = false;  // a picture is in the tower, or could be
-  int64_t batches = 0;            // that the tower has been through since the start
-  bool draining = false;          // new pictures are refused
+  int64_t pending_images = 0;       // accepted, not yet rows
+  bool encoder_has_work = false;    // a picture is in the tower, or could be
+  int64_t batches = 0;              // that the tower has been through since the start
+  bool finishing_has_work = false;  // rows are not a record yet, or somebody is not told
+  int64_t finished_batches = 0;     // since the start
+  bool draining = false;            // new pictures are refused
   // Not OK: the tower has failed for some time; why, at last.
   absl::Status health = absl::OkStatus();
 };

@@ -37,6 +37,11 @@ void FinishingStage::Push(EncodedBatch batch) {
   changed_.SignalAll();
 }
 
+FinishingStage::Stats FinishingStage::stats() const {
+  base::MutexLock lock(mutex_);
+  return {!batches_.empty(), finished_};
+}
+
 void FinishingStage::Loop() {
   while (true) {
     EncodedBatch batch;
@@ -55,6 +60,7 @@ void FinishingStage::Loop() {
     }
     base::MutexLock lock(mutex_);
     batches_.pop_front();
+    ++finished_;
     changed_.SignalAll();
   }
 }

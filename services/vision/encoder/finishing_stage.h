@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <thread>
@@ -51,14 +52,21 @@ class FinishingStage {
   // Never waits.
   void Push(EncodedBatch batch);
 
+  struct Stats {
+    bool has_work = false;  // a batch is unfinished
+    int64_t batches = 0;    // finished since the start
+  };
+  Stats stats() const;
+
  private:
   void Loop();
   absl::StatusOr<store::RecordPtr> StoreRows(EncodeJob& job, const Tensor& rows);
 
   const FinishingOptions options_;
   const FinishingDeps deps_;
-  base::Mutex mutex_;
+  mutable base::Mutex mutex_;
   base::CondVar changed_;
+  int64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;              // batches
   std::deque<EncodedBatch> batches_ ABSL_GUARDED_BY(mutex_);  // the first is being finished
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses everything above

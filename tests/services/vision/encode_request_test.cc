@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/support/allocation_count.h"
 
 namespace tessera::vision {
 namespace {
@@ -111,6 +112,17 @@ TEST(EncodeRequestTest, BrokenMessagesAreBadAsForProtobuf) {
     // Groups, which no message here has, are refused; all else is as for protobuf.
     EXPECT_TRUE(!request.Parse(buffer).ok() || expected.ParseFromString(broken));
   }
+}
+
+// An offer that claims 2^31 - 64 bytes, whose tenant claims 64 less.
+TEST(EncodeRequestTest, ALengthThatLiesReservesNothing) {
+  const std::string lie = "\x0A\xC0\xFF\xFF\xFF\x07\x0A\x80\xFF\xFF\xFF\x07";
+  grpc::ByteBuffer buffer = Buffer(lie, lie.size());
+  EncodeRequest request;
+  testing::LargestAllocation();
+  EXPECT_FALSE(request.Parse(buffer).ok());
+  EXPECT_LE(testing::LargestAllocation(), 1u << 16);
+  EXPECT_TRUE(request.bad());
 }
 
 TEST(EncodeRequestTest, ClearMakesItEmptyAndGood) {

@@ -106,12 +106,25 @@ TEST(AnswerLifeTest, WhereTheClientHasGoneDecodesWordIsTheEnd) {
   EXPECT_TRUE(step.life.cause.ok()) << step.life.cause;
 }
 
-TEST(AnswerLifeTest, AnAbortIsTheEndWhateverDecodeSays) {
-  const AnswerStep step = After(kToDecoding + std::vector<AnswerEvent>{Fails(Event::kAbort),
-                                                                       {.kind = Event::kPiece},
-                                                                       {.kind = Event::kDone}});
+TEST(AnswerLifeTest, AnAbortIsTheEndWhateverErrorDecodeSays) {
+  const AnswerStep step =
+      After(kToDecoding +
+            std::vector<AnswerEvent>{Fails(Event::kAbort),
+                                     {.kind = Event::kPiece},
+                                     {.kind = Event::kDone, .status = absl::CancelledError("")}});
   EXPECT_TRUE(step.actions.Has(AnswerAction::kEnd));
   EXPECT_TRUE(absl::IsInternal(step.life.cause)) << step.life.cause;
+}
+
+TEST(AnswerLifeTest, AnAnswerThatIsWholeIsOneThoughItWasStoppedInTheSameMoment) {
+  const std::vector<AnswerEvent> stopped =
+      kToDecoding + std::vector<AnswerEvent>{{.kind = Event::kPiece}, Fails(Event::kAbort)};
+  EXPECT_TRUE(After(stopped + std::vector<AnswerEvent>{{.kind = Event::kPiece}})
+                  .actions.Has(AnswerAction::kTell));
+  const AnswerStep step =
+      After(stopped + std::vector<AnswerEvent>{{.kind = Event::kPiece}, {.kind = Event::kDone}});
+  EXPECT_TRUE(step.actions.Has(AnswerAction::kEnd));
+  EXPECT_TRUE(step.life.cause.ok()) << step.life.cause;
 }
 
 TEST(AnswerLifeTest, OfTwoCausesTheFirstIsTold) {

@@ -272,7 +272,9 @@ AnswerActions Surroundings::Feed(const AnswerEvent& event) {
     ++ends_;
     const bool word_is_due = had_it && event.kind != Event::kDone;
     Require(!word_is_due, "it does not end before decode's last word");
-    Require(life_.cause == (cause_.ok() ? last_word_ : cause_), "the first cause is told");
+    const bool whole = event.kind == Event::kDone && last_word_.ok() && !renewing_;
+    Require(life_.cause == (whole || cause_.ok() ? last_word_ : cause_),
+            "a whole answer is told, else the first cause");
     rows_held_ = 0;
   }
   if (event.kind == Event::kCancel || event.kind == Event::kAbort) {

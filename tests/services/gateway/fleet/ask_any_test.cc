@@ -20,13 +20,12 @@ TEST_F(AskAnyTest, AReplicaThatComesUpIsAskedAtOnce) {
   std::atomic<bool> serves{false};
   std::promise<absl::StatusOr<int>> answer;
   std::thread asker([&] {
-    answer.set_value(
-        AskAny<int>(*set_, {.patience = kForever, .interval = kForever},
-                    [&](const std::string&) -> absl::StatusOr<int> {
-                      if (serves.load()) return 7;
-                      refused.set_value();
-                      return absl::UnavailableError("connection refused");
-                    }));
+    answer.set_value(AskAny<int>(*set_, {.patience = kForever, .interval = kForever},
+                                 [&](const std::string&) -> absl::StatusOr<int> {
+                                   if (serves.load()) return 7;
+                                   refused.set_value();
+                                   return absl::UnavailableError("connection refused");
+                                 }));
   });
   refused.get_future().get();
   serves = true;
@@ -60,8 +59,7 @@ TEST_F(AskAnyTest, WhoGivesUpIsToldTheCause) {
   Start({"r0:1"});
   int asks = 0;
   const absl::StatusOr<int> info = AskAny<int>(
-      *set_,
-      {.patience = kForever, .given_up = [&] { return asks == 3; }, .interval = {}},
+      *set_, {.patience = kForever, .given_up = [&] { return asks == 3; }, .interval = {}},
       [&](const std::string&) -> absl::StatusOr<int> {
         if (++asks == 1) return absl::UnavailableError("connection refused");
         return absl::DeadlineExceededError("no answer");

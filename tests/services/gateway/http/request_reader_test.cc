@@ -136,6 +136,23 @@ TEST(RequestReaderTest, WhatIsReadWhileOthersAreTakenIsKept) {
   EXPECT_EQ(reader.TakeBody(), "third");
 }
 
+TEST(RequestReaderTest, ABodyTakesNoMoreAheadThanHasCome) {
+  RequestReader reader(kMaxHeader, kMaxBody);
+  Pipe pipe(reader, HeadOf("Content-Length: 3000000\r\n") + std::string(3'000'000, 'x'));
+  ASSERT_EQ(StepOn(reader, pipe, 1), Step::kHead);
+  reader.ReadBody();
+  ASSERT_EQ(reader.Advance(), Step::kMore);
+  for (size_t come = 0; come < 3'000'000;) {
+    const size_t room = reader.Room().size();
+    EXPECT_LE(room, std::clamp(come, size_t{16} << 10, size_t{256} << 10));
+    pipe.Begin();
+    ASSERT_TRUE(pipe.End(1 << 20));
+    come += room;
+  }
+  EXPECT_EQ(reader.Advance(), Step::kDone);
+  EXPECT_EQ(reader.TakeBody(), std::string(3'000'000, 'x'));
+}
+
 TEST(RequestReaderTest, AnAbandonedBodyTakesNoMoreMemory) {
   RequestReader reader(kMaxHeader, kMaxBody);
   Pipe pipe(reader, HeadOf("Content-Length: 3000000\r\n") + std::string(2'000'000, 'x'));

@@ -73,10 +73,15 @@ TEST_F(FinishingStageTest, ASlowStoreDoesNotHoldUpTheNextBatch) {
   while (!pipeline_->stats().encoder_has_work) std::this_thread::yield();  // it is prepared
   EXPECT_THAT(tower_.batches(), ElementsAre(1, 1)) << "a third would be unfinished, too";
   EXPECT_EQ(pipeline_->stats().pending_images, 3);
+  EXPECT_TRUE(pipeline_->stats().finishing_has_work);
+  EXPECT_EQ(pipeline_->stats().finished_batches, 0) << "so a watchdog sees that it stands still";
   EXPECT_THAT(store_.records(), IsEmpty());
   put.Open();
   EXPECT_TRUE(first.get().ok() && second.get().ok() && third.get().ok());
   EXPECT_THAT(tower_.batches(), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(pipeline_->Drain(absl::InfiniteFuture()));
+  while (pipeline_->stats().finishing_has_work) std::this_thread::yield();
+  EXPECT_EQ(pipeline_->stats().finished_batches, 3);
 }
 
 TEST_F(FinishingStageTest, ASlowWaiterDoesNotHoldUpTheNextBatch) {
