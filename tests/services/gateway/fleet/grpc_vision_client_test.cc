@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "common/base/mutex.h"
 #include "common/rpc/server.h"
 #include "tessera/v1/vision.grpc.pb.h"
 #include "tests/support/fake_clock.h"
@@ -82,6 +83,23 @@ class ScriptedVision final : public v1::VisionService::Service {
 
 using Talk = ScriptedVision::Talk;
 
+// What the service's thread has read, for the test's.
+class Handover {
+ public:
+  void Give(std::string bytes) {
+    base::MutexLock lock(mutex_);
+    bytes_ = std::move(bytes);
+  }
+  std::string bytes() {
+    base::MutexLock lock(mutex_);
+    return bytes_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::string bytes_ ABSL_GUARDED_BY(mutex_);
+};
+
 class GrpcVisionClientTest : public ::testing::Test {
  protected:
   void Serve(std::function<void(Talk&)> script) {
@@ -119,13 +137,13 @@ class GrpcVisionClientTest : public ::testing::Test {
 };
 
 TEST_F(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKept) {
-  std::string taken;
+  Handover taken;
   Serve([&](Talk& talk) {
     EXPECT_EQ(talk.offer.first_chunk(), "") << "only the digest is offered";
     EXPECT_EQ(talk.offer.held_bytes(), 0u);
     talk.NeedBytes();
     talk.ReadUntil(talk.offer.size_bytes());
-    taken = talk.bytes;
+    taken.Give(talk.bytes);
     talk.Ready();
   });
   Picture picture = Of(3'000'000);
@@ -136,7 +154,7 @@ TEST_F(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKe
   call->Start();
   absl::StatusOr<EncodedImage> image = Done();
   ASSERT_TRUE(image.ok()) << image.status();
-  EXPECT_TRUE(taken == expected);
+  EXPECT_TRUE(taken.bytes() == expected);
   EXPECT_NE(image->rows, nullptr);
   EXPECT_TRUE(bytes.expired());
   image->rows = nullptr;
@@ -145,7 +163,7 @@ TEST_F(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKe
 }
 
 TEST_F(GrpcVisionClientTest, ALikelyNewPictureIsPlannedBeforeItsLastBytesAreSent) {
-  std::string taken;
+  Handover taken;
   Serve([&](Talk& talk) {
     const v1::EncodeOffer offer = talk.offer;
     EXPECT_EQ(offer.first_chunk().size(), kMiB);
@@ -154,7 +172,7 @@ TEST_F(GrpcVisionClientTest, ALikelyNewPictureIsPlannedBeforeItsLastBytesAreSent
     EXPECT_EQ(talk.bytes.size(), offer.size_bytes() - offer.held_bytes());
     talk.Plan();
     talk.ReadUntil(offer.size_bytes());
-    taken = talk.bytes;
+    taken.Give(talk.bytes);
     talk.Ready();
   });
   const Picture picture = Of(3 * kMiB + 5);
@@ -165,19 +183,19 @@ TEST_F(GrpcVisionClientTest, ALikelyNewPictureIsPlannedBeforeItsLastBytesAreSent
   EXPECT_EQ(done.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   call->Proceed();
   EXPECT_TRUE(done.get().ok());
-  EXPECT_TRUE(taken == *picture.bytes);
+  EXPECT_TRUE(taken.bytes() == *picture.bytes);
   call->Proceed();  // says nothing new
 }
 
 TEST_F(GrpcVisionClientTest, NothingIsHeldOfAPictureThatIsWantedBeforeItsCallBegins) {
   for (const size_t size : {size_t{1}, size_t{2}, 2 * kMiB + 1}) {
     done_ = {};
-    std::string taken;
+    Handover taken;
     Serve([&](Talk& talk) {
       EXPECT_EQ(talk.offer.held_bytes(), 0u);
       EXPECT_EQ(talk.offer.first_chunk().size(), std::min(size, kMiB));
       talk.ReadUntil(size);
-      taken = talk.bytes;
+      taken.Give(talk.bytes);
       talk.Ready();
     });
     const Picture picture = Of(size);
@@ -185,18 +203,18 @@ TEST_F(GrpcVisionClientTest, NothingIsHeldOfAPictureThatIsWantedBeforeItsCallBeg
     call->Proceed();
     call->Start();
     EXPECT_TRUE(Done().ok());
-    EXPECT_TRUE(taken == *picture.bytes);
+    EXPECT_TRUE(taken.bytes() == *picture.bytes);
   }
 }
 
 TEST_F(GrpcVisionClientTest, HeldBytesAreSentWhenVisionCannotPlanWithoutThem) {
-  std::string taken;
+  Handover taken;
   Serve([&](Talk& talk) {
     EXPECT_EQ(talk.offer.first_chunk().size(), 50u);
     EXPECT_EQ(talk.offer.held_bytes(), 51u);
     talk.NeedBytes();
     talk.ReadUntil(101);
-    taken = talk.bytes;
+    taken.Give(talk.bytes);
     talk.NeedBytes();  // there are none
     talk.Plan();
     talk.Ready();
@@ -205,37 +223,37 @@ TEST_F(GrpcVisionClientTest, HeldBytesAreSentWhenVisionCannotPlanWithoutThem) {
   const auto call = Make(picture, true);
   call->Start();
   EXPECT_TRUE(Done().ok());
-  EXPECT_TRUE(taken == *picture.bytes);
+  EXPECT_TRUE(taken.bytes() == *picture.bytes);
 }
 
 TEST_F(GrpcVisionClientTest, APictureOfOneByteHasNothingBeforeWhatIsHeld) {
-  std::string taken;
+  Handover taken;
   Serve([&](Talk& talk) {
     EXPECT_EQ(talk.offer.first_chunk(), "");
     EXPECT_EQ(talk.offer.held_bytes(), 0u);
     talk.NeedBytes();
     talk.ReadUntil(1);
-    taken = talk.bytes;
+    taken.Give(talk.bytes);
     talk.Ready();
   });
   const Picture picture = Of(1);
   const auto call = Make(picture, true);
   call->Start();
   EXPECT_TRUE(Done().ok());
-  EXPECT_EQ(taken, *picture.bytes);
+  EXPECT_EQ(taken.bytes(), *picture.bytes);
 }
 
 // Vision has not asked for a byte: none may come before it does.
 TEST_F(GrpcVisionClientTest, WantedRowsOfADigestWaitForVisionToAsk) {
   std::promise<void> offered, proceeded;
-  std::string taken;
+  Handover taken;
   Serve([&](Talk& talk) {
     offered.set_value();
     proceeded.get_future().get();
     EXPECT_EQ(talk.bytes, "");
     talk.NeedBytes();
     talk.ReadUntil(2 * kMiB);
-    taken = talk.bytes;
+    taken.Give(talk.bytes);
     talk.Ready();
   });
   const Picture picture = Of(2 * kMiB);
@@ -245,7 +263,7 @@ TEST_F(GrpcVisionClientTest, WantedRowsOfADigestWaitForVisionToAsk) {
   call->Proceed();
   proceeded.set_value();
   EXPECT_TRUE(Done().ok());
-  EXPECT_TRUE(taken == *picture.bytes);
+  EXPECT_TRUE(taken.bytes() == *picture.bytes);
 }
 
 TEST_F(GrpcVisionClientTest, ACallCancelledBetweenPlanAndBytesEndsWithoutThem) {
