@@ -34,18 +34,18 @@ std::string Surroundings::Run() {
 }
 
 bool Surroundings::Step() {
-  const size_t moves = todo_.size() + pictures_.size() + rows_.size() + 3;
+  const size_t moves = chores_.size() + pictures_.size() + rows_.size() + 3;
   const size_t first = Below(moves);
   for (size_t i = 0; i < moves; ++i) {
     size_t move = (first + i) % moves;
-    if (move < todo_.size()) {
-      const Todo todo = todo_[move];
-      if (todo.work == Work::kTellAsked && ask_is_slow_ && Chance(95)) return true;
-      todo_.erase(todo_.begin() + static_cast<std::ptrdiff_t>(move));
-      Do(todo);
+    if (move < chores_.size()) {
+      const Chore chore = chores_[move];
+      if (chore.work == Work::kTellAsked && ask_is_slow_ && Chance(95)) return true;
+      chores_.erase(chores_.begin() + static_cast<std::ptrdiff_t>(move));
+      Do(chore);
       return true;
     }
-    move -= todo_.size();
+    move -= chores_.size();
     if (move < pictures_.size()) {
       if (HappenToPicture(move)) return true;
       continue;
@@ -61,20 +61,20 @@ bool Surroundings::Step() {
   return false;
 }
 
-void Surroundings::Do(Todo todo) {
-  switch (todo.work) {
+void Surroundings::Do(Chore chore) {
+  switch (chore.work) {
     case Work::kParse:
       Feed({.kind = Event::kParsed,
             .status = Chance(3) ? Failure() : absl::OkStatus(),
             .pictures = picture_count_});
       return;
     case Work::kAsk:
-      todo_.push_back({Work::kTellAsked});
+      chores_.push_back({Work::kTellAsked});
       if (Chance(5)) {
         Feed({.kind = Event::kTurn, .status = Failure()});
       } else {
         ticket_ = Ticket::kWaits;
-        todo_.push_back({Work::kTellTurn});
+        chores_.push_back({Work::kTellTurn});
       }
       return;
     case Work::kTellAsked:
@@ -104,29 +104,29 @@ void Surroundings::Do(Todo todo) {
       }
       decode_.emplace_back();
       kept_ = false;
-      todo_.push_back({Work::kTellCallMade});
+      chores_.push_back({Work::kTellCallMade});
       return;
     case Work::kTellCallMade:
       kept_ = Feed({.kind = Event::kCallMade}).Has(Action::kStartDecode);
-      if (kept_) todo_.push_back({Work::kStartDecode, decode_.size() - 1});
+      if (kept_) chores_.push_back({Work::kStartDecode, decode_.size() - 1});
       return;
     case Work::kStartDecode:
-      decode_[todo.call].started = true;
+      decode_[chore.call].started = true;
       return;
     case Work::kCancelDecode:
-      Require(!decode_[todo.call].cancelled, "decode is cancelled once");
-      decode_[todo.call].cancelled = true;
-      decode_[todo.call].paused = false;
+      Require(!decode_[chore.call].cancelled, "decode is cancelled once");
+      decode_[chore.call].cancelled = true;
+      decode_[chore.call].paused = false;
       return;
     case Work::kResumeDecode:
-      decode_[todo.call].paused = false;
+      decode_[chore.call].paused = false;
       return;
   }
 }
 
 void Surroundings::Resolve() {
   const auto picture = static_cast<uint32_t>(resolved_++);
-  if (resolved_ < picture_count_) todo_.push_back({Work::kResolveNext});
+  if (resolved_ < picture_count_) chores_.push_back({Work::kResolveNext});
   if (!life_.wants_pictures()) {
     pictures_.push_back({.ended = true});  // it is not begun
     return;
@@ -300,14 +300,14 @@ AnswerActions Surroundings::Feed(const AnswerEvent& event) {
 }
 
 void Surroundings::Obey(AnswerActions actions) {
-  if (actions.Has(Action::kAskTurn)) todo_.push_back({Work::kAsk});
-  if (actions.Has(Action::kRelease)) todo_.push_back({Work::kRelease});
-  if (actions.Has(Action::kResolve)) todo_.push_back({Work::kResolveNext});
+  if (actions.Has(Action::kAskTurn)) chores_.push_back({Work::kAsk});
+  if (actions.Has(Action::kRelease)) chores_.push_back({Work::kRelease});
+  if (actions.Has(Action::kResolve)) chores_.push_back({Work::kResolveNext});
   if (actions.Has(Action::kAskDecode)) {
     Require(!told_, "none is asked anew once something is told");
     Require(decode_.empty() || decode_.back().done || !decode_.back().started,
             "decode has one call at a time");
-    todo_.push_back({Work::kAskDecode});
+    chores_.push_back({Work::kAskDecode});
   }
   if (actions.Has(Action::kProceed)) {
     for (size_t i = 0; i < picture_count_; ++i) {
@@ -322,7 +322,7 @@ void Surroundings::Obey(AnswerActions actions) {
   if (actions.Has(Action::kCancelDecode) || actions.Has(Action::kResumeDecode)) {
     Require(decode_has_it(), "there is a call to speak to");
     const bool cancel = actions.Has(Action::kCancelDecode);
-    todo_.push_back({cancel ? Work::kCancelDecode : Work::kResumeDecode, decode_.size() - 1});
+    chores_.push_back({cancel ? Work::kCancelDecode : Work::kResumeDecode, decode_.size() - 1});
   }
 }
 

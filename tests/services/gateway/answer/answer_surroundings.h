@@ -38,7 +38,7 @@ class Surroundings {
     kCancelDecode,
     kResumeDecode,
   };
-  struct Todo {
+  struct Chore {
     Work work;
     size_t call = 0;  // of decode
   };
@@ -64,7 +64,7 @@ class Surroundings {
 
   // One thing happens; false: nothing can.
   bool Step();
-  void Do(Todo todo);
+  void Do(Chore chore);
   void Resolve();
   bool HappenToPicture(size_t index);
   bool HappenToRows(RowsCall& rows);
@@ -80,7 +80,7 @@ class Surroundings {
   Coverage& coverage_;
   std::string broken_;
   AnswerLife life_;
-  std::vector<Todo> todo_ = {{Work::kParse}};
+  std::vector<Chore> chores_ = {{Work::kParse}};
 
   enum class Ticket { kUnknown, kWaits, kHeld, kGone };
   Ticket ticket_ = Ticket::kUnknown;
