@@ -225,10 +225,7 @@ absl::StatusOr<ExprPtr> ExprParser::FiltersAndTests(ExprPtr node) {
     } else if (tokens_.IsName("is")) {
       ASSIGN_OR_RETURN(node, Test(std::move(node)));
     } else if (tokens_.IsOperator("(")) {
-      ExprPtr call = Make(ExprKind::kCall, tokens_.line());
-      RETURN_IF_ERROR(Add(call.get(), std::move(node)));
-      RETURN_IF_ERROR(CallArguments(call.get()));
-      node = std::move(call);
+      ASSIGN_OR_RETURN(node, CallOf(std::move(node)));
     } else {
       return node;
     }
@@ -361,6 +358,13 @@ absl::StatusOr<ExprPtr> ExprParser::ListOrDict() {
   return node;
 }
 
+absl::StatusOr<ExprPtr> ExprParser::CallOf(ExprPtr callee) {
+  ExprPtr call = Make(ExprKind::kCall, tokens_.line());
+  RETURN_IF_ERROR(Add(call.get(), std::move(callee)));
+  RETURN_IF_ERROR(CallArguments(call.get()));
+  return call;
+}
+
 absl::StatusOr<ExprPtr> ExprParser::Postfix(ExprPtr node) {
   for (;;) {
     if (tokens_.IsOperator(".")) {
@@ -368,10 +372,7 @@ absl::StatusOr<ExprPtr> ExprParser::Postfix(ExprPtr node) {
     } else if (tokens_.IsOperator("[")) {
       ASSIGN_OR_RETURN(node, Subscript(std::move(node)));
     } else if (tokens_.IsOperator("(")) {
-      ExprPtr call = Make(ExprKind::kCall, tokens_.line());
-      RETURN_IF_ERROR(Add(call.get(), std::move(node)));
-      RETURN_IF_ERROR(CallArguments(call.get()));
-      node = std::move(call);
+      ASSIGN_OR_RETURN(node, CallOf(std::move(node)));
     } else {
       return node;
     }

@@ -41,6 +41,7 @@ class ExprParser {
   absl::StatusOr<ExprPtr> Parenthesis();
   absl::StatusOr<ExprPtr> ListOrDict();
   absl::StatusOr<ExprPtr> Postfix(ExprPtr node);
+  absl::StatusOr<ExprPtr> CallOf(ExprPtr callee);  // at its parenthesis
   absl::StatusOr<ExprPtr> Attribute(ExprPtr node);
   absl::StatusOr<ExprPtr> Subscript(ExprPtr node);
   absl::StatusOr<ExprPtr> FiltersAndTests(ExprPtr node);
