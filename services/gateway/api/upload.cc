@@ -12,11 +12,8 @@
 namespace tessera::gateway {
 namespace {
 
-// Below this a chunk is not worth the memory of its own string.
-constexpr size_t kLeastChunkBytes = 4096;
-
 struct HeldBytes {
-  std::string bytes;
+  absl::Cord bytes;
   ByteBudget::Hold hold;
 };
 
@@ -29,45 +26,31 @@ absl::Status Upload::Add(v1::UploadImageRequest message) {
   }
   std::string& data = *message.mutable_data();
   if (data.empty()) return absl::OkStatus();
-  if (size_ + data.size() > options_.max_image_bytes) {
+  if (bytes_.size() + data.size() > options_.max_image_bytes) {
     return base::BadField("data", "IMAGE_TOO_LARGE",
                           absl::StrCat("the picture has more than ", options_.max_image_bytes,
                                        " bytes, which is the limit"));
   }
-  RETURN_IF_ERROR(hold_.Grow(size_ + data.size()));
-  size_ += data.size();
-  if (!chunks_.empty() && chunks_.back().size() + data.size() <= kLeastChunkBytes) {
-    chunks_.back() += data;
-  } else {
-    chunks_.push_back(std::move(data));
-  }
+  RETURN_IF_ERROR(hold_.Grow(bytes_.size() + data.size()));
+  bytes_.Append(std::move(data));
   return absl::OkStatus();
-}
-
-std::string Upload::TakeBytes() {
-  if (chunks_.size() == 1) return std::move(chunks_.front());
-  std::string bytes;
-  bytes.reserve(size_);
-  for (std::string& chunk : chunks_) {
-    bytes += chunk;
-    chunk = std::string();
-  }
-  return bytes;
 }
 
 absl::StatusOr<v1::UploadImageResponse> Upload::Finish(const rpc::RequestContext& request,
                                                        ImageResolver& resolver,
                                                        const std::shared_ptr<AheadPrefill>& ahead,
                                                        const base::Clock& clock) {
-  if (size_ == 0) {
+  if (bytes_.empty()) {
     return base::BadField("data", "IMAGE_EMPTY", "the upload ended without a byte");
   }
   Picture picture;
   picture.tenant = tenant_;
-  const auto held = std::make_shared<HeldBytes>(HeldBytes{TakeBytes(), std::move(hold_)});
-  picture.digest = base::Sha256Of(held->bytes);
+  const auto held = std::make_shared<HeldBytes>(HeldBytes{std::move(bytes_), std::move(hold_)});
+  base::Sha256 hash;
+  for (const absl::string_view piece : held->bytes.Chunks()) hash.Update(piece);
+  picture.digest = hash.Finish();
   picture.size = held->bytes.size();
-  picture.bytes = std::shared_ptr<const std::string>(held, &held->bytes);
+  picture.bytes = std::shared_ptr<const absl::Cord>(held, &held->bytes);
   ImageHandle handle;
   handle.digest = picture.digest;
   handle.expiry =

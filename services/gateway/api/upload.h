@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "common/base/clock.h"
 #include "common/rpc/trace/request_context.h"
 #include "services/gateway/admission/byte_budget.h"
@@ -34,16 +34,12 @@ class Upload {
                                                  const base::Clock& clock);
 
  private:
-  // All that came, copied together once; not even that where it came at once.
-  std::string TakeBytes();
-
   const ApiOptions& options_;
   const std::string tenant_;
   bool begun_ = false;
   std::string session_;
-  ByteBudget::Hold hold_;  // of size_ bytes
-  size_t size_ = 0;
-  std::vector<std::string> chunks_;  // as they came, but for small ones, which are gathered
+  ByteBudget::Hold hold_;  // of bytes_
+  absl::Cord bytes_;       // as they came: a large message is not copied, small ones are gathered
 };
 
 }  // namespace tessera::gateway

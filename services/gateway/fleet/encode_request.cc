@@ -1,6 +1,8 @@
 #include "services/gateway/fleet/encode_request.h"
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tessera::gateway {
 namespace {
@@ -16,25 +18,33 @@ void AppendHead(int field, uint64_t length, std::string& out) {
   AppendVarint(length, out);
 }
 
-grpc::Slice Borrow(const std::shared_ptr<const std::string>& bytes, size_t begin, size_t count) {
-  using Owner = std::shared_ptr<const std::string>;
+using Bytes = std::shared_ptr<const absl::Cord>;
+
+grpc::Slice Borrow(const Bytes& bytes, absl::string_view piece) {
   return grpc::Slice(
-      const_cast<char*>(bytes->data()) + begin, count,  // gRPC only reads it
-      [](void* owner) { delete static_cast<Owner*>(owner); }, new Owner(bytes));
+      const_cast<char*>(piece.data()), piece.size(),  // gRPC only reads it
+      [](void* owner) { delete static_cast<Bytes*>(owner); }, new Bytes(bytes));
 }
 
-grpc::ByteBuffer Message(const std::string& head, const std::shared_ptr<const std::string>& bytes,
-                         size_t begin, size_t count) {
-  const grpc::Slice first(head);
-  if (count == 0) return grpc::ByteBuffer(&first, 1);
-  const grpc::Slice slices[] = {first, Borrow(bytes, begin, count)};
-  return grpc::ByteBuffer(slices, 2);
+grpc::ByteBuffer Message(const std::string& head, const Bytes& bytes, size_t begin, size_t count) {
+  std::vector<grpc::Slice> slices{grpc::Slice(head)};
+  if (count > 0) {
+    absl::Cord::CharIterator at = bytes->char_begin();
+    absl::Cord::Advance(&at, begin);
+    for (size_t left = count; left > 0;) {
+      const absl::string_view piece = absl::Cord::ChunkRemaining(at).substr(0, left);
+      slices.push_back(Borrow(bytes, piece));
+      absl::Cord::Advance(&at, piece.size());
+      left -= piece.size();
+    }
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 }  // namespace
 
-grpc::ByteBuffer EncodeOfferRequest(const v1::EncodeOffer& offer,
-                                    const std::shared_ptr<const std::string>& bytes, size_t count) {
+grpc::ByteBuffer EncodeOfferRequest(const v1::EncodeOffer& offer, const Bytes& bytes,
+                                    size_t count) {
   std::string inner = offer.SerializeAsString();
   if (count > 0) AppendHead(v1::EncodeOffer::kFirstChunkFieldNumber, count, inner);
   std::string head;
@@ -42,8 +52,7 @@ grpc::ByteBuffer EncodeOfferRequest(const v1::EncodeOffer& offer,
   return Message(head + inner, bytes, 0, count);
 }
 
-grpc::ByteBuffer EncodeChunkRequest(const std::shared_ptr<const std::string>& bytes, size_t begin,
-                                    size_t count) {
+grpc::ByteBuffer EncodeChunkRequest(const Bytes& bytes, size_t begin, size_t count) {
   std::string head;
   AppendHead(v1::EncodeRequest::kChunkFieldNumber, count, head);
   return Message(head, bytes, begin, count);

@@ -174,7 +174,7 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, v1
 
   // The record is there.
   void LetGoOfBytes() {
-    std::shared_ptr<const std::string> bytes;  // goes without the lock
+    std::shared_ptr<const absl::Cord> bytes;  // goes without the lock
     base::MutexLock lock(mutex_);
     bytes = std::move(picture_.bytes);
   }

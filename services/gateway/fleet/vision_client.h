@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "common/base/digest.h"
 #include "common/rpc/trace/request_context.h"
 #include "tessera/v1/vision.pb.h"
@@ -36,8 +37,9 @@ class EncodeCall : public Call {
 struct Picture {
   std::string tenant;
   base::Sha256Digest digest{};
-  std::shared_ptr<const std::string> bytes;  // null: only a handle is left of it
-  uint64_t size = 0;                         // bytes, also when they are gone (0: unknown)
+  // In as many pieces as they came in. Null: only a handle is left of it.
+  std::shared_ptr<const absl::Cord> bytes;
+  uint64_t size = 0;  // bytes, also when they are gone (0: unknown)
 };
 
 // A picture whose record exists.

@@ -88,7 +88,7 @@ absl::StatusOr<Picture> ResolveSource(v1::Image image, absl::string_view field,
   }
   picture.digest = base::Sha256Of(*bytes);
   picture.size = bytes->size();
-  picture.bytes = std::make_shared<const std::string>(*std::move(bytes));
+  picture.bytes = std::make_shared<const absl::Cord>(*std::move(bytes));
   return picture;
 }
 

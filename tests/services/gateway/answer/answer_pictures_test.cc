@@ -34,7 +34,7 @@ TEST_F(AnswerTest, PicturesAreEncodedOnceTheRowsOfAllAreKnown) {
 }
 
 TEST_F(AnswerTest, APictureOfAnotherUploadCountsOnceThatHasEnded) {
-  resolver_.EncodeAhead({"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1}, {});
+  resolver_.EncodeAhead({"", base::Sha256Of("a"), std::make_shared<absl::Cord>("a"), 1}, {});
   EXPECT_TRUE(vision_.calls.at(0)->proceeded) << "it waits for nobody";
   Ask({"a", "b"});
   vision_.calls.at(1)->Plan();
@@ -44,7 +44,7 @@ TEST_F(AnswerTest, APictureOfAnotherUploadCountsOnceThatHasEnded) {
 }
 
 TEST_F(AnswerTest, APictureWhoseUploadFailedIsPlannedAsAnyOther) {
-  resolver_.EncodeAhead({"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1}, {});
+  resolver_.EncodeAhead({"", base::Sha256Of("a"), std::make_shared<absl::Cord>("a"), 1}, {});
   Ask({"a", "b"});
   vision_.calls.at(1)->Plan();
   vision_.calls.at(0)->Fail(VisionDown());
@@ -90,7 +90,7 @@ TEST_F(AnswerTest, RowsAreLetGoWithTheEnd) {
 }
 
 TEST_F(AnswerTest, AnUploadsRowsAreKeptForWhoWaitsForItOnly) {
-  const Picture picture{"", base::Sha256Of("a"), std::make_shared<std::string>("a"), 1};
+  const Picture picture{"", base::Sha256Of("a"), std::make_shared<absl::Cord>("a"), 1};
   resolver_.EncodeAhead(picture, {});
   Ask({"a"});
   ASSERT_EQ(vision_.calls.size(), 1u);
@@ -98,7 +98,7 @@ TEST_F(AnswerTest, AnUploadsRowsAreKeptForWhoWaitsForItOnly) {
   EXPECT_FALSE(vision_.calls.at(0)->rows.expired());
   decode_.calls.at(0)->Piece("x");
   EXPECT_TRUE(vision_.calls.at(0)->rows.expired());
-  resolver_.EncodeAhead({"", base::Sha256Of("b"), std::make_shared<std::string>("b"), 1}, {});
+  resolver_.EncodeAhead({"", base::Sha256Of("b"), std::make_shared<absl::Cord>("b"), 1}, {});
   vision_.calls.at(1)->Ready(v1::CACHE_TIER_COMPUTED);
   EXPECT_TRUE(vision_.calls.at(1)->rows.expired());
 }

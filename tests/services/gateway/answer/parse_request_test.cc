@@ -46,7 +46,7 @@ TEST(ParseRequestTest, InlineBytesAreMovedNotCopied) {
   const absl::StatusOr<ParsedRequest> parsed =
       ParseRequest(std::move(request), "tenant", TwoImageOptions(), absl::UnixEpoch());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->pictures.at(0).bytes->data(), bytes);
+  EXPECT_EQ(parsed->pictures.at(0).bytes->TryFlat()->data(), bytes);
 }
 
 TEST(ParseRequestTest, PartsKeepTheirOrderAndPicturesAreCounted) {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 #include "services/gateway/pictures/image_handle.h"
@@ -91,14 +93,31 @@ TEST_F(UploadTest, ChunksOfAnySizeAreOnePictureInTheirOrder) {
   EXPECT_EQ(picture.size, all.size());
 }
 
-TEST_F(UploadTest, OneOfOneMessageIsNotCopied) {
+TEST_F(UploadTest, LargeMessagesAreMovedNotCopied) {
+  options_.max_upload_bytes = options_.max_image_bytes = 1 << 20;
   Upload upload(options_, budget(), "tenant");
-  v1::UploadImageRequest message;
-  message.set_data(std::string(900, 'a'));
-  const char* const bytes = message.data().data();
-  ASSERT_TRUE(upload.Add(std::move(message)).ok());
+  std::vector<const char*> sent, arrived;
+  for (const char c : {'a', 'b', 'c'}) {
+    v1::UploadImageRequest message;
+    message.set_data(std::string(5000, c));
+    sent.push_back(message.data().data());
+    ASSERT_TRUE(upload.Add(std::move(message)).ok());
+  }
   ASSERT_TRUE(upload.Finish({}, resolver_, nullptr, clock_).ok());
-  EXPECT_EQ(vision_.calls.at(0)->picture.bytes->data(), bytes);
+  const std::shared_ptr<const absl::Cord> bytes = vision_.calls.at(0)->picture.bytes;
+  for (const absl::string_view piece : bytes->Chunks()) arrived.push_back(piece.data());
+  EXPECT_EQ(arrived, sent);
+}
+
+TEST_F(UploadTest, SmallMessagesAreGathered) {
+  Upload upload(options_, budget(), "tenant");
+  for (int i = 0; i < 1000; ++i) {
+    v1::UploadImageRequest message;
+    message.set_data("x");
+    ASSERT_TRUE(upload.Add(std::move(message)).ok());
+  }
+  ASSERT_TRUE(upload.Finish({}, resolver_, nullptr, clock_).ok());
+  EXPECT_LT(vision_.calls.at(0)->picture.bytes->EstimatedMemoryUsage(), 2000u);
 }
 
 TEST_F(UploadTest, OneThatIsRefusedLeavesNothing) {

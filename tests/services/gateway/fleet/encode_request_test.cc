@@ -3,6 +3,7 @@
 #include <grpcpp/support/slice.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,23 +27,28 @@ v1::EncodeRequest Parsed(const grpc::ByteBuffer& request) {
   return parsed;
 }
 
-std::shared_ptr<const std::string> Bytes(size_t count) {
-  std::string bytes(count, '\0');
-  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>(i * 131 % 251);
-  return std::make_shared<const std::string>(std::move(bytes));
+// `count` bytes in pieces of 100,000, as an upload may have brought them.
+std::shared_ptr<const absl::Cord> Bytes(size_t count) {
+  absl::Cord bytes;
+  for (size_t i = 0; i < count;) {
+    std::string piece(std::min<size_t>(100'000, count - i), '\0');
+    for (char& c : piece) c = static_cast<char>(i++ * 131 % 251);
+    bytes.Append(std::move(piece));
+  }
+  return std::make_shared<const absl::Cord>(std::move(bytes));
 }
 
 TEST(EncodeRequestTest, AnOfferIsWhatProtobufWouldHaveWritten) {
   const auto bytes = Bytes(1 << 20);
   for (const size_t count :
-       {size_t{0}, size_t{1}, size_t{127}, size_t{128}, size_t{16'384}, bytes->size()}) {
+       {size_t{0}, size_t{1}, size_t{127}, size_t{128}, size_t{100'000}, bytes->size()}) {
     v1::EncodeOffer offer;
     offer.set_tenant("tenant");
     offer.set_digest(std::string(32, '\x80'));
     offer.set_size_bytes(bytes->size() + 7);
     offer.set_held_bytes(7);
     const v1::EncodeRequest parsed = Parsed(EncodeOfferRequest(offer, bytes, count));
-    offer.set_first_chunk(bytes->substr(0, count));
+    offer.set_first_chunk(std::string(bytes->Subcord(0, count)));
     v1::EncodeRequest expected;
     *expected.mutable_offer() = offer;
     EXPECT_EQ(parsed.SerializeAsString(), expected.SerializeAsString()) << count;
@@ -51,18 +57,19 @@ TEST(EncodeRequestTest, AnOfferIsWhatProtobufWouldHaveWritten) {
 
 TEST(EncodeRequestTest, AChunkIsWhatProtobufWouldHaveWritten) {
   const auto bytes = Bytes(1 << 20);
-  for (const size_t begin : {size_t{0}, size_t{5}, bytes->size() - 1}) {
+  for (const size_t begin :
+       {size_t{0}, size_t{5}, size_t{99'999}, size_t{100'000}, bytes->size() - 1}) {
     for (const size_t count : {size_t{1}, bytes->size() - begin}) {
       EXPECT_EQ(Parsed(EncodeChunkRequest(bytes, begin, count)).chunk(),
-                bytes->substr(begin, count));
+                bytes->Subcord(begin, count));
     }
   }
 }
 
 TEST(EncodeRequestTest, APictureIsSentFromWhereItLiesAndKeptUntilThen) {
   auto bytes = Bytes(1000);
-  const std::weak_ptr<const std::string> life = bytes;
-  const char* const data = bytes->data();
+  const std::weak_ptr<const absl::Cord> life = bytes;
+  const char* const data = bytes->TryFlat()->data();
   grpc::ByteBuffer offer = EncodeOfferRequest({}, bytes, 600);
   grpc::ByteBuffer chunk = EncodeChunkRequest(bytes, 600, 400);
   bytes = nullptr;

@@ -116,7 +116,7 @@ class GrpcVisionClientTest : public ::testing::Test {
     picture.tenant = "tenant";
     picture.digest = base::Sha256Of(bytes);
     picture.size = size;
-    picture.bytes = std::make_shared<const std::string>(std::move(bytes));
+    picture.bytes = std::make_shared<const absl::Cord>(std::move(bytes));
     return picture;
   }
   std::shared_ptr<EncodeCall> Make(const Picture& picture, bool likely_new) {
@@ -147,8 +147,8 @@ TEST_F(GrpcVisionClientTest, BytesAreLetGoWhenTheRecordIsThereThoughTheRowsAreKe
     talk.Ready();
   });
   Picture picture = Of(3'000'000);
-  const std::string expected = *picture.bytes;
-  const std::weak_ptr<const std::string> bytes = picture.bytes;
+  const std::string expected(*picture.bytes);
+  const std::weak_ptr<const absl::Cord> bytes = picture.bytes;
   auto call = Make(picture, false);
   picture.bytes = nullptr;
   call->Start();

@@ -13,7 +13,7 @@ class ImageResolverTest : public ::testing::Test {
   Picture WithBytes(const std::string& bytes) {
     Picture picture;
     picture.digest = base::Sha256Of(bytes);
-    picture.bytes = std::make_shared<const std::string>(bytes);
+    picture.bytes = std::make_shared<const absl::Cord>(bytes);
     return picture;
   }
   Picture Handle(const std::string& bytes) {
