@@ -67,6 +67,10 @@ int32_t PrefixCache::Find(const BlockHash& hash) const {
 
 void PrefixCache::Extend(absl::Span<const BlockHash> chain, int32_t limit,
                          std::vector<Block>& blocks) {
+  const auto forgotten = std::find_if(blocks.begin(), blocks.end(), [this](const Block& block) {
+    return !nodes_[block.id()].found;
+  });
+  blocks.erase(forgotten, blocks.end());
   const size_t end = std::min<size_t>(chain.size(), std::max(limit, 0));
   while (blocks.size() < end) {
     const int32_t id = Find(chain[blocks.size()]);
@@ -109,12 +113,13 @@ Branch PrefixCache::Continue(int32_t parent, const BlockTokens& wanted) {
 
 bool PrefixCache::Insert(const BlockHash& hash, int32_t parent, BlockContent content,
                          Block& block) {
+  // First: behind a forgotten one a twin, which stands behind another, would be held without that.
+  if (parent >= 0 && !nodes_[parent].found) return false;
   if (const int32_t twin = Find(hash); twin >= 0) {
     if (twin != block.id()) block = nodes_[twin].block;
     Mark(twin);
     return true;
   }
-  if (parent >= 0 && !nodes_[parent].found) return false;
   if (!MakePlace()) return false;
   const int32_t id = block.id();
   Node& node = nodes_[id];

@@ -52,8 +52,9 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // Appends references to the blocks named chain[blocks.size()], chain[blocks.size() + 1], ..., as
-  // far as they are here, until there are `limit` blocks.
+  // Makes `blocks` references to the blocks named chain[0], chain[1], ..., as far as they are here,
+  // at most to `limit` of them. Those that it holds of an earlier call stay, but for forgotten ones
+  // and what stands behind them: what is found anew would not be behind those.
   void Extend(absl::Span<const BlockHash> chain, int32_t limit, std::vector<Block>& blocks);
   // Somebody uses these now. Returns how many of their tokens had been computed ahead and not been
   // used so far. Blocks that are not here are passed over.
@@ -65,8 +66,8 @@ class PrefixCache {
 
   // Keeps `block`, whose content is computed and has this name; `parent` is the block in front of
   // it, -1 for the first of a chain. When another block of this name is here, `block` becomes a
-  // reference to that one. False, and nothing done, when there is no place: every block is in use,
-  // or `parent` was forgotten. REQUIRES: `parent` is here, full, and the caller holds it;
+  // reference to that one. False, and nothing done, when `parent` was forgotten, or there is no
+  // place: every block is in use. REQUIRES: `parent` is here, full, and the caller holds it;
   // content.tokens are not empty.
   bool Insert(const BlockHash& hash, int32_t parent, BlockContent content, Block& block);
 

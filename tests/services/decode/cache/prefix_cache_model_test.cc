@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "services/decode/cache/prefix_cache.h"
@@ -43,6 +44,7 @@ struct Known {
   uint64_t value = 0;
   uint64_t last_use = 0;
   std::vector<int32_t> ids;
+  bool found = true;  // not so once it was forgotten
 };
 
 // What prefix_cache.h says, word for word.
@@ -51,8 +53,9 @@ class Model {
   Model(int32_t max_blocks, const BlockPool& pool) : max_blocks_(max_blocks), pool_(pool) {}
 
   Known* Find(const BlockHash& hash) {
-    const auto it = std::find_if(list_.begin(), list_.end(),
-                                 [&](const Known& known) { return known.hash == hash; });
+    const auto it = std::find_if(list_.begin(), list_.end(), [&](const Known& known) {
+      return known.found && known.hash == hash;
+    });
     return it == list_.end() ? nullptr : &*it;
   }
   Known* At(int32_t block) {
@@ -61,6 +64,7 @@ class Model {
     return it == list_.end() ? nullptr : &*it;
   }
   void Mark(Known& known) {
+    if (!known.found) return;
     known.value = level_ + (known.content.tokens.rows > 0 ? 2 : 1);
     known.last_use = ++uses_;
   }
@@ -93,11 +97,19 @@ class Model {
     }
     return freed;
   }
+  // With all that stands behind it.
+  void Forget(Known& known) {
+    known.found = false;
+    known.value = 0;
+    for (Known& other : list_) {
+      if (other.parent == known.block && other.found) Forget(other);
+    }
+  }
   // The child with most of the wanted tokens, the latest among equals; and how many.
   std::pair<Known*, int32_t> Continue(int32_t parent, const std::vector<int32_t>& wanted) {
     std::pair<Known*, int32_t> best = {nullptr, 0};
     for (auto known = list_.rbegin(); known != list_.rend(); ++known) {
-      if (known->parent != parent) continue;
+      if (known->parent != parent || !known->found) continue;
       const auto end =
           std::mismatch(known->ids.begin(), known->ids.end(), wanted.begin(), wanted.end());
       const int32_t common = static_cast<int32_t>(end.second - wanted.begin());
@@ -138,7 +150,7 @@ class PrefixCacheModel {
         model_(std::min(cap_, pool_.total()), pool_) {}
 
   void Operate() {
-    switch (Below(8)) {
+    switch (Below(11)) {
       case 0:
       case 1:
         return Compute();
@@ -152,6 +164,12 @@ class PrefixCacheModel {
         return KeepTail();
       case 6:
         return Continue();
+      case 7:
+        return Forget();
+      case 8:
+        return Rematch();
+      case 9:
+        return ComputeBehindHeld();
       default:
         return Lookup();
     }
@@ -159,7 +177,9 @@ class PrefixCacheModel {
 
   void Check() {
     ASSERT_EQ(cache_.blocks(), static_cast<int32_t>(model_.list().size()));
-    for (const Known& known : model_.list()) ASSERT_TRUE(cache_.Has(known.hash));
+    for (const Known& known : model_.list()) {
+      ASSERT_EQ(cache_.Has(known.hash), model_.Find(known.hash) != nullptr);
+    }
     ASSERT_EQ(cache_.evicted_tokens(), model_.evicted);
     ASSERT_EQ(cache_.ahead_used_tokens(), model_.used);
     ASSERT_EQ(cache_.ahead_wasted_tokens(), model_.wasted);
@@ -190,10 +210,17 @@ class PrefixCacheModel {
   // Pins what is here of a path, as the model says.
   Held Find() {
     Held held{MakePath(), {}};
+    Extend(held);
+    return held;
+  }
+  void Extend(Held& held) {
     const std::vector<BlockHash> chain = ChainOf(held.path);
     const int32_t limit = Below(kMostDepth + 2);
-    cache_.Extend(chain, limit, held.blocks);
     size_t expected = 0;
+    while (expected < held.blocks.size() && model_.At(held.blocks[expected].id())->found) {
+      ++expected;
+    }
+    cache_.Extend(chain, limit, held.blocks);
     while (expected < chain.size() && static_cast<int32_t>(expected) < limit) {
       Known* known = model_.Find(chain[expected]);
       if (known == nullptr) break;
@@ -202,7 +229,22 @@ class PrefixCacheModel {
       ++expected;
     }
     EXPECT_EQ(held.blocks.size(), expected);
-    return held;
+  }
+  // Somebody waits with what is pinned, and looks for more.
+  void Rematch() {
+    if (!held_.empty()) Extend(held_[random_() % held_.size()]);
+  }
+  // What somebody holds and has computed is not to be trusted.
+  void Forget() {
+    if (held_.empty() || Below(3) > 0) return;
+    const Held& held = held_[random_() % held_.size()];
+    const size_t sound = random_() % (held.blocks.size() + 1);
+    const auto blocks = absl::MakeConstSpan(held.blocks).subspan(sound);
+    for (const Block& block : blocks) {
+      Known* known = model_.At(block.id());
+      if (known->found) model_.Forget(*known);
+    }
+    cache_.Forget(blocks);
   }
   void Lookup() { Keep(Find()); }
   void Keep(Held held) {
@@ -212,6 +254,14 @@ class PrefixCacheModel {
   // Computes some blocks behind what is found and puts them in, twins among them.
   void Compute() {
     Held held = Find();
+    ComputeBehind(held);
+    Keep(std::move(held));
+  }
+  // The same of one that has waited meanwhile: what it holds may be forgotten by now.
+  void ComputeBehindHeld() {
+    if (!held_.empty()) ComputeBehind(held_[random_() % held_.size()]);
+  }
+  void ComputeBehind(Held& held) {
     const std::vector<BlockHash> chain = ChainOf(held.path);
     for (size_t i = held.blocks.size(); i < chain.size(); ++i) {
       if (!pool_.Take(1, held.blocks)) break;
@@ -223,17 +273,19 @@ class PrefixCacheModel {
       const int32_t parent = i == 0 ? -1 : held.blocks[i - 1].id();
       const int32_t block = held.blocks[i].id();
       Known* twin = model_.Find(chain[i]);
-      bool kept = true;
-      if (twin != nullptr) {
+      bool kept = parent < 0 || model_.At(parent)->found;
+      if (kept && twin != nullptr) {
         model_.Mark(*twin);
-      } else if (kept = model_.MakePlace(); kept) {
+      } else if (kept && (kept = model_.MakePlace())) {
         model_.Add({chain[i], block, parent, content, 0, 0, ids});
       }
       ASSERT_EQ(cache_.Insert(chain[i], parent, content, held.blocks[i]), kept);
-      if (!kept) break;
+      if (!kept) {
+        held.blocks.resize(i);  // it would be nobody's
+        break;
+      }
       ASSERT_EQ(held.blocks[i].id(), model_.Find(chain[i])->block);
     }
-    Keep(std::move(held));
   }
 
   // A block that is not full goes in as a leaf.
@@ -272,14 +324,14 @@ class PrefixCacheModel {
     ASSERT_EQ(branch.tokens, common);
     ASSERT_EQ(branch.block.id(), known == nullptr ? -1 : known->block);
     if (known != nullptr) model_.Mark(*known);
-    if (Below(2) == 0 && known != nullptr) branches_.push_back(branch);
+    if (Below(2) == 0 && known != nullptr) branches_.emplace_back(held.blocks, branch);
     if (branches_.size() > 3) branches_.erase(branches_.begin());
   }
 
   void Release() {
     if (held_.empty()) return;
     const size_t at = random_() % held_.size();
-    if (Below(3) == 0) {
+    if (Below(3) == 0 && !held_[at].blocks.empty()) {
       held_[at].blocks.pop_back();
       if (!held_[at].blocks.empty()) return;
     }
@@ -287,9 +339,12 @@ class PrefixCacheModel {
   }
 
   void Evict() {
-    const int32_t count = Below(4);
+    // Whatever is idle can be given back: who plans with it relies on that.
+    const int32_t count = Below(6) == 0 ? pool_.idle() : Below(4);
+    const int32_t idle = pool_.idle();
     const int32_t expected = model_.Evict(count);
     const int32_t free = pool_.free();
+    ASSERT_EQ(expected, std::min(count, idle));
     ASSERT_EQ(cache_.Evict(count), expected);
     ASSERT_EQ(pool_.free(), free + expected);
   }
@@ -315,7 +370,7 @@ class PrefixCacheModel {
   PrefixCache cache_;
   Model model_;
   std::vector<Held> held_;
-  std::vector<Branch> branches_;
+  std::vector<std::pair<std::vector<Block>, Branch>> branches_;  // with what stands in front
 };
 
 TEST(PrefixCacheModelTest, RandomOperationsAgreeWithAnObviousModel) {

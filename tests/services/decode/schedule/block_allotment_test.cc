@@ -121,6 +121,37 @@ TEST_F(BlockAllotmentTest, ForgettingSparesWhatTheSequenceFound) {
   EXPECT_FALSE(cache_.Has(second.chain[1]));
 }
 
+TEST_F(BlockAllotmentTest, WhoWaitsWithAForgottenBlockGoesOnWithTheOneThatWasComputedAnew) {
+  Sequence& wrong = Computed(8, 4);
+  Sequence& waiting = Make(16);
+  allotment_.Match(waiting);
+  ASSERT_EQ(waiting.named_blocks, 1);
+  allotment_.Forget(wrong);
+  allotment_.Release(wrong);
+  Sequence& right = Computed(16, 12);
+  allotment_.Match(waiting);
+  ASSERT_EQ(waiting.named_blocks, 3);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(waiting.blocks[i].id(), right.blocks[i].id());
+  allotment_.Release(right);
+  const int32_t available = allotment_.available();
+  EXPECT_EQ(available, 5);
+  EXPECT_TRUE(allotment_.Take(Make(4 * available, 1), available)) << "all of it can be had";
+}
+
+TEST_F(BlockAllotmentTest, WhatIsComputedBehindAForgottenBlockIsNamedForNobody) {
+  Sequence& wrong = Computed(8, 4);
+  Sequence& late = Make(16);
+  allotment_.Match(late);
+  ASSERT_TRUE(allotment_.Take(late, allotment_.Lacking(late)));
+  allotment_.Forget(wrong);
+  allotment_.Release(wrong);
+  Sequence& right = Computed(16, 12);
+  late.computed = 12;
+  allotment_.NameFull(late);
+  EXPECT_EQ(late.named_blocks, 1);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NE(late.blocks[i].id(), right.blocks[i].id());
+}
+
 TEST_F(BlockAllotmentTest, WithoutItsBranchASequenceComputesThoseTokensItself) {
   Computed(8, 8);
   Sequence& question = Make(8);
