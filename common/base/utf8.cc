@@ -29,4 +29,23 @@ std::string ToUtf8(absl::string_view text) {
   return out;
 }
 
+std::string Excerpt(absl::string_view text, size_t most) {
+  constexpr absl::string_view kRest = "...";
+  std::string out;
+  size_t end = 0;  // of what is shown where not all is
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text);
+    const absl::string_view next = bytes == 0 ? kReplacementCharacter : text.substr(0, bytes);
+    if (out.size() + next.size() > most) {
+      out.resize(end);
+      out.append(kRest.data(), kRest.size());
+      return out;
+    }
+    out.append(next.data(), next.size());
+    if (out.size() + kRest.size() <= most) end = out.size();
+    text.remove_prefix(bytes == 0 ? 1 : bytes);
+  }
+  return out;
+}
+
 }  // namespace tessera::base

@@ -17,4 +17,8 @@ size_t CharacterBytes(absl::string_view text);
 // that others sent, cut anywhere.
 std::string ToUtf8(absl::string_view text);
 
+// What is shown of `text`, which others sent: as ToUtf8, in at most `most` bytes; what does not fit
+// is cut between two characters and has "..." for its rest. REQUIRES: `most` is at least 3.
+std::string Excerpt(absl::string_view text, size_t most = 200);
+
 }  // namespace tessera::base

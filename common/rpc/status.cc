@@ -12,15 +12,32 @@ namespace {
 
 constexpr char kDomain[] = "tessera";
 
-// Of a message that is no UTF-8 a client can parse nothing, and errors show what clients sent.
-std::string MessageOf(const absl::Status& status) { return base::ToUtf8(status.message()); }
+// Of kMostErrorBytes, for the names of headers and for trailers of other kinds.
+constexpr size_t kOtherTrailerBytes = 512;
+// However little there is room for. Reasons and keys are ours: they are cut only where a peer is
+// not one of ours.
+constexpr size_t kMostNameBytes = 128;
+constexpr size_t kMostFacts = 8;
 
-void AddErrorInfo(const absl::Status& status, google::rpc::Status& out) {
+// How much of what a status says is sent. Of a message that is no UTF-8 a client could parse
+// nothing, and errors show what clients sent.
+struct Room {
+  size_t message = 2048;
+  size_t value = 200;  // of a fact, a field, a name
+
+  std::string MessageOf(const absl::Status& status) const {
+    return base::Excerpt(status.message(), message);
+  }
+  std::string ValueOf(absl::string_view text) const { return base::Excerpt(text, value); }
+};
+
+void AddErrorInfo(const absl::Status& status, const Room& room, google::rpc::Status& out) {
   google::rpc::ErrorInfo info;
-  info.set_reason(base::ReasonOf(status));
+  info.set_reason(base::Excerpt(base::ReasonOf(status), kMostNameBytes));
   info.set_domain(kDomain);
   for (const auto& [key, value] : base::FactsOf(status)) {
-    (*info.mutable_metadata())[base::ToUtf8(key)] = base::ToUtf8(value);
+    if (info.metadata().size() == kMostFacts) break;
+    (*info.mutable_metadata())[base::Excerpt(key, kMostNameBytes)] = room.ValueOf(value);
   }
   if (info.reason().empty() && info.metadata().empty()) return;
   out.add_details()->PackFrom(info);
@@ -36,23 +53,23 @@ void AddRetryInfo(const absl::Status& status, google::rpc::Status& out) {
   out.add_details()->PackFrom(info);
 }
 
-void AddBadRequest(const absl::Status& status, google::rpc::Status& out) {
+void AddBadRequest(const absl::Status& status, const Room& room, google::rpc::Status& out) {
   const std::string field = base::FieldOf(status);
   if (field.empty()) return;
   google::rpc::BadRequest bad;
   google::rpc::BadRequest::FieldViolation& violation = *bad.add_field_violations();
-  violation.set_field(base::ToUtf8(field));
-  violation.set_description(MessageOf(status));
+  violation.set_field(room.ValueOf(field));
+  violation.set_description(room.MessageOf(status));
   out.add_details()->PackFrom(bad);
 }
 
-void AddResourceInfo(const absl::Status& status, google::rpc::Status& out) {
+void AddResourceInfo(const absl::Status& status, const Room& room, google::rpc::Status& out) {
   const auto [type, name] = base::ResourceOf(status);
   if (type.empty()) return;
   google::rpc::ResourceInfo info;
-  info.set_resource_type(type);
-  info.set_resource_name(base::ToUtf8(name));
-  info.set_description(MessageOf(status));
+  info.set_resource_type(base::Excerpt(type, kMostNameBytes));
+  info.set_resource_name(room.ValueOf(name));
+  info.set_description(room.MessageOf(status));
   out.add_details()->PackFrom(info);
 }
 
@@ -78,19 +95,42 @@ absl::Status WithDetail(absl::Status status, const google::protobuf::Any& any) {
   return status;
 }
 
+grpc::Status Build(const absl::Status& status, const Room& room) {
+  google::rpc::Status details;
+  details.set_code(static_cast<int>(status.code()));
+  details.set_message(room.MessageOf(status));
+  AddErrorInfo(status, room, details);
+  AddRetryInfo(status, details);
+  AddBadRequest(status, room, details);
+  AddResourceInfo(status, room, details);
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(),
+                      details.details_size() > 0 ? details.SerializeAsString() : std::string());
+}
+
 }  // namespace
+
+size_t EncodedErrorBytes(const grpc::Status& status) {
+  size_t bytes = 0;
+  for (const char c : status.error_message()) bytes += c < 0x20 || c > 0x7e || c == '%' ? 3 : 1;
+  return bytes + (status.error_details().size() + 2) / 3 * 4;
+}
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  google::rpc::Status details;
-  details.set_code(static_cast<int>(status.code()));
-  details.set_message(MessageOf(status));
-  AddErrorInfo(status, details);
-  AddRetryInfo(status, details);
-  AddBadRequest(status, details);
-  AddResourceInfo(status, details);
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(),
-                      details.details_size() > 0 ? details.SerializeAsString() : std::string());
+  constexpr size_t kLeast = 32;  // which fits: EveryErrorFits of the test
+  Room room;
+  while (true) {
+    const grpc::Status built = Build(status, room);
+    if (room.message <= kLeast ||
+        EncodedErrorBytes(built) + kOtherTrailerBytes <= kMostErrorBytes) {
+      return built;
+    }
+    if (room.value > kLeast) {
+      room.value /= 2;
+    } else {
+      room.message /= 2;
+    }
+  }
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -5,11 +5,14 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
+#include "common/base/utf8.h"
 
 namespace tessera::decode::jinja {
 namespace {
 
 constexpr char kLineUrl[] = "tessera/template_line";
+// A template may put the whole of what was said into its message.
+constexpr size_t kMostRaisedBytes = 500;
 
 }  // namespace
 
@@ -22,7 +25,8 @@ absl::Status FailureAt(int line, absl::string_view message) {
 }
 
 absl::Status Raised(absl::string_view message) {
-  return base::Error(absl::StatusCode::kInvalidArgument, "TEMPLATE_RAISED", message);
+  return base::Error(absl::StatusCode::kInvalidArgument, "TEMPLATE_RAISED",
+                     base::Excerpt(message, kMostRaisedBytes));
 }
 
 absl::Status AtLine(const absl::Status& status, int line) {

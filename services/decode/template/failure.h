@@ -10,7 +10,8 @@ namespace tessera::decode::jinja {
 absl::Status Failure(absl::string_view message);
 // TEMPLATE_FAILED, with "line N: " in front of the message.
 absl::Status FailureAt(int line, absl::string_view message);
-// TEMPLATE_RAISED: the template called raise_exception; the message is the template's own.
+// TEMPLATE_RAISED: the template called raise_exception; the message is the
+// template's own, 500 bytes of it at most.
 absl::Status Raised(absl::string_view message);
 
 // `status` with the line in front, unless it names one already or the template raised it.

@@ -22,5 +22,15 @@ TEST(Utf8Test, EveryByteThatIsPartOfNoCharacterIsReplaced) {
   EXPECT_EQ(ToUtf8("\xf4\x90\x80\x80!"), "\ufffd\ufffd\ufffd\ufffd!");  // above U+10FFFF
 }
 
+TEST(Utf8Test, AnExcerptIsCutBetweenCharactersAndSaysSo) {
+  EXPECT_EQ(Excerpt("short", 5), "short");
+  EXPECT_EQ(Excerpt("longer", 5), "lo...");
+  EXPECT_EQ(Excerpt("\u00e9\u00e9\u00e9\u00e9", 6), "\u00e9...");
+  EXPECT_EQ(Excerpt("\u00e9\u00e9\u00e9", 6), "\u00e9\u00e9\u00e9");
+  EXPECT_EQ(Excerpt("\xff", 3), kReplacementCharacter);
+  EXPECT_EQ(Excerpt("\xff\xff", 3), "...");
+  EXPECT_EQ(Excerpt(std::string(1 << 20, 'x')), std::string(197, 'x') + "...");
+}
+
 }  // namespace
 }  // namespace tessera::base
