@@ -57,7 +57,9 @@ std::string ConnectionAdvice(const absl::Status& status, const DialOptions& dial
       absl::StrContains(said, "SSL")) {
     return "does it serve TLS, with a certificate of --tls_ca_file for this name?";
   }
-  return "tessera serve starts one, and --model DIR answers without one";
+  const std::string proxy = ProxyNotice();
+  return absl::StrCat("tessera serve starts one, and --model DIR answers without one",
+                      proxy.empty() ? "" : "; ", proxy);
 }
 
 // What does not say what to do here: gRPC's own errors, which carry no reason, and a missing key.
@@ -132,7 +134,9 @@ absl::Status Ask(AskOptions options, std::istream& in, std::ostream& out) {
   }
   ASSIGN_OR_RETURN(const v1::GenerateRequest request, MakeRequest(options));
   if (!options.local) {
-    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(options.dial));
+    DialOptions dial = options.dial;
+    dial.connect_timeout = options.timeout;
+    ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(dial));
     return StreamAnswer(channel, request, options, out);
   }
   ApplyServiceFlags(options.serve);

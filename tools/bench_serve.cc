@@ -77,7 +77,9 @@ absl::Status RunServeBench(const ServeBenchOptions& options, std::ostream& out,
                            std::ostream& progress) {
   RETURN_IF_ERROR(Validate(options));
   ASSIGN_OR_RETURN(const std::vector<PictureQuestions> pictures, ReadQuestions(options.questions));
-  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(options.dial));
+  DialOptions dial = options.dial;
+  dial.connect_timeout = options.load.timeout;
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(dial));
   LoadOptions load = options.load;
   load.api_key = options.dial.api_key;
   if (options.warmup > 0) {
@@ -91,10 +93,11 @@ absl::Status RunServeBench(const ServeBenchOptions& options, std::ostream& out,
   Progress bar(options.load.sessions, progress);
   LoadReport report = MakeLoadReport(RunLoad(channel, pictures, load, [&bar] { bar.Step(); }));
   report.server_peak_bytes = ServerPeak(options);
+  const std::string proxy = ProxyNotice();
   if (report.succeeded == 0 && !options.json) {
-    return absl::UnavailableError(
-        absl::StrCat("none of ", report.failed, " requests to ", options.dial.address,
-                     " was answered; the first error: ", report.first_error));
+    return absl::UnavailableError(absl::StrCat(
+        "none of ", report.failed, " requests to ", options.dial.address,
+        " was answered; the first error: ", report.first_error, proxy.empty() ? "" : "; ", proxy));
   }
   if (options.json) {
     out << LoadReportJson(report, options.load) << "\n";
@@ -102,8 +105,8 @@ absl::Status RunServeBench(const ServeBenchOptions& options, std::ostream& out,
     PrintLoadReport(report, options.load, out);
   }
   if (report.succeeded > 0) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("no request succeeded; the first error: ", report.first_error));
+  return absl::UnavailableError(absl::StrCat("no request succeeded; the first error: ",
+                                             report.first_error, proxy.empty() ? "" : "; ", proxy));
 }
 
 }  // namespace tessera::tools

@@ -136,6 +136,7 @@ absl::Status Serve(ServeOptions options, const std::vector<std::string>& changed
     if (looks % kLooksPerReport == 0) LogLoad(*server, before);
   }
   out << "draining" << std::endl;
+  ops::EndWithin(options.drain_delay + options.drain_timeout + ops::kLongestEnd);
   server->Drain(options.drain_timeout, options.drain_delay);
   out << "stopped" << std::endl;
   return absl::OkStatus();

@@ -6,6 +6,10 @@
 
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+
 namespace tessera::ops {
 namespace {
 
@@ -53,6 +57,17 @@ StopSignal::EndsProcess::EndsProcess(const StopSignal& stop) {
 StopSignal::EndsProcess::~EndsProcess() {
   ended_ = true;
   thread_.join();
+}
+
+void EndWithin(absl::Duration limit) {
+  std::thread([limit] {
+    absl::SleepFor(limit);
+    base::Log(
+        base::LogLevel::kError,
+        absl::StrCat("the end of this process was not reached within ", absl::FormatDuration(limit),
+                     ": a device, a peer or a resolver hangs; it ends at once"));
+    _exit(1);
+  }).detach();
 }
 
 }  // namespace tessera::ops

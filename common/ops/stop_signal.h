@@ -35,4 +35,10 @@ class StopSignal {
   sigset_t signals_;
 };
 
+// What an end may take behind its drain.
+inline constexpr absl::Duration kLongestEnd = absl::Seconds(30);
+// Ends the process with exit code 1 and a line of the log if it lives after `limit`: for an end
+// that waits for a device or a peer that hangs. Any thread, once.
+void EndWithin(absl::Duration limit);
+
 }  // namespace tessera::ops

@@ -4,6 +4,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -32,6 +33,8 @@ grpc::ChannelArguments BasicArguments(const ChannelOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
+  // gRPC would go to the proxy that the environment names, for loopback too.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // gRPC would widen the window to the rate of the wire: megabytes of every unread answer.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, options.receive_window_bytes);
@@ -46,7 +49,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address, const Channel
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // gRPC's own would leave a service that is back unused for up to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);  // to connect
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,  // which is what a connection may take
+                   static_cast<int>(std::clamp<int64_t>(
+                       absl::ToInt64Milliseconds(options.connect_timeout), 1, 1 << 30)));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   if (options.tls == nullptr) {
     return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

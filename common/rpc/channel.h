@@ -27,16 +27,19 @@ struct ChannelOptions {
   int receive_window_bytes = 64 << 10;
   // Null: no TLS. Kept alive by the channel; make one for all channels of a process.
   std::shared_ptr<const ChannelTls> tls = nullptr;
+  // Of a connection: what does not answer by then is UNAVAILABLE, or is tried again.
+  absl::Duration connect_timeout = absl::Seconds(1);
   // Shorter for tests alone, and then ServerOptions::keepalive_taken with it.
   absl::Duration keepalive = kKeepalive;
 };
 
-// A channel to "host:port": keepalive 60 s with calls only, messages unlimited here (the server
-// limits them). Connects in the background; calls fail with UNAVAILABLE until it has.
+// A channel to "host:port", straight: never by a proxy of the environment. Keepalive 60 s with
+// calls only, messages unlimited here (the server limits them). Connects in the background; calls
+// fail with UNAVAILABLE until it has.
 std::shared_ptr<grpc::Channel> Connect(const std::string& address,
                                        const ChannelOptions& options = {});
 
-// What every channel is made with: sizes of messages, the window.
+// What every channel is made with: sizes of messages, the window, no proxy.
 grpc::ChannelArguments BasicArguments(const ChannelOptions& options);
 
 }  // namespace tessera::rpc

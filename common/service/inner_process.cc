@@ -70,6 +70,7 @@ absl::Status RunInner(const InnerOptions& options, const InnerNames& names,
     if (looks % kLooksPerLoad == 0) service->LogLoad(kLooksPerLoad * kLookInterval);
   }
   std::cout << "draining" << std::endl;
+  ops::EndWithin(options.process.drain_delay + options.process.drain_timeout + ops::kLongestEnd);
   process->state().SetDraining();
   server->SetReady(false);
   absl::SleepFor(options.process.drain_delay);  // a second SIGTERM ends the process

@@ -158,6 +158,7 @@ absl::Status Run(Options options, const std::vector<std::string>& changed) {
   PrintReport(options, *front, *ops, changed);
   while (!stop.Wait(absl::Seconds(1))) front->FollowHealth();
   std::cout << "draining" << std::endl;
+  ops::EndWithin(options.process.drain_delay + options.process.drain_timeout + ops::kLongestEnd);
   front->Drain(options.process.drain_timeout, options.process.drain_delay);
   std::cout << "stopped" << std::endl;
   return absl::OkStatus();

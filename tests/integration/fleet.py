@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
-from harness import MODEL
+from harness import MODEL, PROXIES
 
 WAIT = 300  # seconds for anything that must come to pass
 GROUPS, GROUP = 24, 500  # of ports, from 20000 on; C++ tests have those below (tests/support/loopback.cc)
@@ -78,7 +78,8 @@ class Process:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(self.command, stdout=self.log, stderr=subprocess.STDOUT,
+                                        env={**os.environ, **PROXIES})
 
     def text(self):
         return pathlib.Path(self.log.name).read_text()

@@ -16,6 +16,8 @@ for name in [n for n in os.environ if n.startswith("TESSERA_") and n != "TESSERA
     del os.environ[name]
 # Every server of these tests takes free ports beside the one that it is given, whoever starts it.
 os.environ["TESSERA_OPS_ADDRESS"] = "127.0.0.1:0"
+# Of every process under test that serves: no hop may go that way, where nobody answers.
+PROXIES = {name: "http://127.0.0.1:1" for name in ("grpc_proxy", "https_proxy", "http_proxy")}
 os.environ["TESSERA_HTTP_ADDRESS"] = "127.0.0.1:0"
 # Requests end when the tests' patience does (PATIENCE), not before.
 os.environ["TESSERA_DEADLINE_CAP"] = "1h"
@@ -43,7 +45,7 @@ class Server:
         self.log = tempfile.NamedTemporaryFile(mode="w+", suffix=".log")
         self.process = subprocess.Popen(
             [BINARY, "serve", "--model", str(model), "--grpc_address", "127.0.0.1:0", *flags],
-            stdout=self.log, stderr=stderr)
+            stdout=self.log, stderr=stderr, env={**os.environ, **PROXIES})
         try:
             self._await_ready()
             self.address = self._told("gRPC")

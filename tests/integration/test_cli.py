@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from harness import MODEL, ROOT, Server, run
+from harness import MODEL, PROXIES, ROOT, Server, run
 
 PICTURE = MODEL / "demo" / "shelf1.jpg"
 GOLDENS = ROOT / "tests" / "goldens"
@@ -80,6 +80,13 @@ class UsageTest(unittest.TestCase):
         code, _, err = run("serve", "--model", "/no/such/model")
         self.assertNotEqual(code, 0)
         self.assertIn("/no/such/model", err)
+        for name in ("n" * 300, "/".join(["n" * 200] * 30)):
+            for command in (("serve", "--model", name), ("inspect", name), ("canary", name),
+                            ("ask", "--model", name, "What?")):
+                code, _, err = run(*command)
+                self.assertEqual(code, 1, err)
+                self.assertIn("nnnn", err)
+                self.assertNotIn("terminate", err)
         code, _, err = run("ask", "--model", MODEL, "--image", "/no/such/picture.jpg", "What?")
         self.assertEqual(code, 1)
         self.assertIn("/no/such/picture.jpg", err)
@@ -88,11 +95,15 @@ class UsageTest(unittest.TestCase):
         self.assertIn("UNAVAILABLE (NO_SERVER)", err)
         self.assertIn("127.0.0.1:1 ", err)
         self.assertIn("tessera serve starts one", err)
+        self.assertNotIn("proxy", err)
+        code, _, err = run("ask", "--address", "127.0.0.1:1", "What?", env={"https_proxy": "http://127.0.0.1:2"})
+        self.assertIn("https_proxy is set, but addresses are reached without a proxy", err)
         questions = MODEL / "eval" / "eval.jsonl"
         code, out, err = run("bench", "serve", "--address", "127.0.0.1:1", "--questions", questions,
-                             "--sessions", "2", "--warmup", "0")
+                             "--sessions", "2", "--warmup", "0", env={"http_proxy": "http://127.0.0.1:2"})
         self.assertEqual((code, out), (1, ""))
         self.assertIn("none of 2 requests to 127.0.0.1:1 was answered", err)
+        self.assertIn("http_proxy is set, but", err)
 
     def test_output_that_cannot_be_written_is_a_failure(self):
         import subprocess
@@ -252,6 +263,12 @@ class AskTest(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertTrue(out.startswith("37\n"), out)
         self.assertIn("COMPUTED", out)
+
+    def test_a_proxy_of_the_environment_is_not_used(self):
+        for name, proxy in PROXIES.items():
+            code, out, err = run("ask", "--address", self.server.address, "--image", PICTURE,
+                                 "What is the price on row 2?", env={name: proxy})
+            self.assertEqual((code, out.strip()), (0, "37"), err)
 
     def test_a_bad_picture_is_refused_and_the_next_works(self):
         for name in ("gif.gif", "jpeg_half.jpg", "png_bomb_12000x12000.png", "text.bmp"):

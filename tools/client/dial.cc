@@ -1,6 +1,7 @@
 #include "tools/client/dial.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -20,6 +21,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options) 
                           "--api_key holds a space or what cannot be printed");
   }
   rpc::ChannelOptions channel;
+  channel.connect_timeout = options.connect_timeout;
   if (!options.tls_ca_file.empty()) {
     ASSIGN_OR_RETURN(channel.tls,
                      rpc::ChannelTls::Create({.ca = options.tls_ca_file,
@@ -35,6 +37,15 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options) 
                           absl::StrCat("--", flag, " is for TLS: give --tls_ca_file too"));
   }
   return rpc::Connect(options.address, channel);
+}
+
+std::string ProxyNotice() {
+  for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"}) {  // those that gRPC reads
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    return absl::StrCat(name, " is set, but addresses are reached without a proxy");
+  }
+  return "";
 }
 
 void AddKey(const std::string& api_key, grpc::ClientContext& context) {

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "absl/time/clock.h"
+
 namespace tessera::ops {
 namespace {
 
@@ -56,6 +58,15 @@ TEST_F(StopSignalDeathTest, OnceItHasLoadedTheFirstIsWaitedFor) {
         std::_Exit(stop.Wait(absl::Minutes(1)) ? 3 : 4);
       },
       ::testing::ExitedWithCode(3), "");
+}
+
+TEST_F(StopSignalDeathTest, AnEndThatHangsIsCutShort) {
+  EXPECT_EXIT(
+      {
+        EndWithin(absl::Milliseconds(10));
+        absl::SleepFor(absl::InfiniteDuration());
+      },
+      ::testing::ExitedWithCode(1), "the end of this process was not reached within 10ms");
 }
 
 }  // namespace

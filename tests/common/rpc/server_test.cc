@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <string>
 
 #include "common/base/error.h"
 #include "common/rpc/channel.h"
@@ -67,6 +69,17 @@ TEST_F(ServerTest, HealthKnowsEveryNameAndFollowsReadiness) {
   EXPECT_EQ(CheckHealth(channel, "liveness").serving, 1);
   for (const char* name : {"", "readiness", "tessera.v1.SomeService"}) {
     EXPECT_EQ(CheckHealth(channel, name).serving, 2) << name;
+  }
+}
+
+TEST_F(ServerTest, AProxyOfTheEnvironmentIsNotUsed) {
+  const auto server = Server::Start({.address = "127.0.0.1:0"}, {&service_}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"}) {
+    ASSERT_EQ(setenv(name, "http://127.0.0.1:1", 1), 0);  // where nobody listens
+    const auto channel = Connect("127.0.0.1:" + std::to_string((*server)->port()));
+    EXPECT_EQ(CheckHealth(channel, "").serving, 1) << name;
+    unsetenv(name);
   }
 }
 
