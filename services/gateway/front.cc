@@ -1,6 +1,8 @@
 #include "services/gateway/front.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -59,11 +61,19 @@ absl::StatusOr<std::unique_ptr<Front>> Front::Start(const FrontOptions& options,
 void Front::Drain(absl::Duration timeout, absl::Duration delay) {
   deps_.process.state().SetDraining();
   grpc_->SetReady(false);
+  if (http_) http_->AnnounceEnd();
   absl::SleepFor(delay);  // a second SIGTERM ends the process
   const absl::Time deadline = base::RealClock().Now() + timeout;
-  deps_.gateway.Drain(timeout);
-  if (http_) http_->Shutdown(std::max(rpc::kLastWords, deadline - base::RealClock().Now()));
-  grpc_->Shutdown(rpc::kLastWords);
+  const auto left = [deadline] {
+    return std::max(absl::ZeroDuration(), deadline - base::RealClock().Now());
+  };
+  if (http_) http_->StopListening();
+  // Nothing new arrives from then on, so that nothing has to be refused.
+  std::future<void> closed = std::async(
+      std::launch::async, [this, timeout] { grpc_->Shutdown(timeout + 2 * rpc::kLastWords); });
+  closed.wait_for(absl::ToChronoMicroseconds(timeout));
+  deps_.gateway.Drain(left());
+  if (http_) http_->Shutdown(std::max(rpc::kLastWords, left()));
 }
 
 }  // namespace tessera::gateway

@@ -48,8 +48,9 @@ class Front {
   // when it is loaded: until then it is not ready.
   void FollowHealth() { grpc_->SetReady(deps_.process.Health().ok()); }
 
-  // Not ready at once. After `delay`: new requests refused, running ones finished within `timeout`,
-  // then both ports close.
+  // Not ready at once; HTTP answers end their connections. After `delay` both ports close for what
+  // is new: idle connections of HTTP end, those of gRPC are told (GOAWAY), so that clients go
+  // elsewhere. What runs is finished within `timeout`.
   void Drain(absl::Duration timeout, absl::Duration delay);
 
  private:

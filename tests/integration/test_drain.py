@@ -1,10 +1,13 @@
-"""The end of a server: what runs is finished, the rest refused."""
+"""The end of a server: what runs is finished, the rest goes elsewhere. RESTARTS=20 restarts that often."""
 
 import contextlib
 import http.client
 import json
+import os
+import random
 import signal
 import threading
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -146,6 +149,91 @@ class DrainTest(unittest.TestCase):
                 stream.cancel()
             self.assertEqual(stub.Generate(request(QUESTION, PICTURE), timeout=PATIENCE).text.strip(), "37")
             self.assertEqual(server.terminate(), 0)
+
+
+class RollingTest(unittest.TestCase):
+    RESTARTS = int(os.environ.get("RESTARTS", "3"))  # of the two servers, one after the other
+    CLIENTS = 8  # of each kind
+
+    def setUp(self):
+        self.lock = threading.Lock()
+        self.serving = {}  # gRPC address -> HTTP address: what who balances load knows
+        self.done = {"grpc": 0, "http": 0}
+        self.lost = []
+        self.stop = False
+
+    def pick(self, chooser):
+        with self.lock:
+            return chooser.choice(sorted(self.serving.items()))
+
+    def count(self, kind, work):
+        try:
+            work()
+        except (OSError, http.client.HTTPException, grpc.RpcError, AssertionError) as error:
+            self.lost.append(f"{kind}: {error!r}")
+        else:
+            with self.lock:
+                self.done[kind] += 1
+
+    def http_client(self, seed):
+        chooser, kept = random.Random(seed), {}
+        body = json.dumps({"messages": [{"role": "user", "content": "What?"}], "max_tokens": 1})
+        while not self.stop:
+            _, address = self.pick(chooser)
+            connection = kept.setdefault(address, http.client.HTTPConnection(address, timeout=PATIENCE))
+
+            def ask():
+                connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                answer.read()  # with `connection: close` the next request connects anew
+                self.assertEqual(answer.status, 200)
+
+            self.count("http", ask)
+            time.sleep(chooser.random() / 20)
+
+    def grpc_client(self, seed):
+        chooser, kept = random.Random(seed), {}
+        while not self.stop:
+            address, _ = self.pick(chooser)
+            channel = kept.setdefault(address, grpc.insecure_channel(address))
+            stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+            self.count("grpc", lambda: stub.Generate(request("What?", max_tokens=1), timeout=PATIENCE))
+            time.sleep(chooser.random() / 20)
+        for channel in kept.values():
+            channel.close()
+
+    def test_pooled_clients_lose_nothing(self):
+        with contextlib.ExitStack() as stack:
+            servers = []
+
+            def start():
+                server = stack.enter_context(Server("--drain_delay", "2s"))
+                servers.append(server)
+                with self.lock:
+                    self.serving[server.address] = server._told("HTTP")
+
+            start()
+            start()
+            threads = [threading.Thread(target=target, args=(seed,)) for seed in range(self.CLIENTS)
+                       for target in (self.http_client, self.grpc_client)]
+            for thread in threads:
+                thread.start()
+            try:
+                for _ in range(self.RESTARTS):
+                    oldest = servers.pop(0)
+                    before = dict(self.done)
+                    oldest.process.send_signal(signal.SIGTERM)
+                    time.sleep(0.5)  # until who balances load knows
+                    with self.lock:
+                        del self.serving[oldest.address]
+                    self.assertEqual(oldest.process.wait(PATIENCE), 0)
+                    start()
+                    wait_until(lambda: all(self.done[k] > before[k] + self.CLIENTS for k in before), "clients go on")
+            finally:
+                self.stop = True
+                for thread in threads:
+                    thread.join()
+        self.assertEqual(self.lost, [])
 
 
 if __name__ == "__main__":

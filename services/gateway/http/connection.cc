@@ -264,9 +264,10 @@ Response Connection::UnreadableResponse() {
 
 Framing Connection::FramingOf(bool stream) {
   // Behind a body that was not read to its end, nobody knows where the next request begins.
-  if (!reader_.complete() || deps_.draining.load()) request_.keep_alive = false;
+  if (!reader_.complete() || deps_.ending.load()) request_.keep_alive = false;
   Framing framing;
   framing.keep_alive = request_.keep_alive;
+  framing.idle_timeout = deps_.options.idle_timeout;
   framing.head_only = request_.head_only;
   framing.stream = stream;
   framing.chunked = !request_.http10;
@@ -297,7 +298,7 @@ void Connection::OnWritten(const error_code& error) {
     return;
   }
   answered_ = false;
-  if (request_.keep_alive && !deps_.draining.load()) return NextRequest();
+  if (request_.keep_alive) return NextRequest();
   Linger();
 }
 

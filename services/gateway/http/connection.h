@@ -38,7 +38,7 @@ struct ConnectionDeps {
   ByteBudget& bodies;
   ByteBudget& arriving;  // connections whose request is not all here
   boost::asio::thread_pool& parsers;
-  const std::atomic<bool>& draining;
+  const std::atomic<bool>& ending;  // answers end their connections
   ConnectionCount& count;
 };
 
@@ -57,7 +57,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Start();
   // At once; an answer under way is cancelled.
   void Close();
-  // Closed when it next has nothing to do.
+  // Closed where no request has begun to come; else its answer ends it.
   void Drain();
   // No whole head of a request has come, or all has been answered.
   bool IsIdle() const {

@@ -64,6 +64,10 @@ std::string Serialize(const Response& response, const Framing& framing) {
       absl::StrAppend(&out, "content-length: ", response.body.size(), "\r\n");
     }
   }
+  const int64_t idle_seconds = absl::ToInt64Seconds(framing.idle_timeout);
+  if (framing.keep_alive && idle_seconds > 0) {
+    absl::StrAppend(&out, "keep-alive: timeout=", idle_seconds, "\r\n");
+  }
   absl::StrAppend(&out, "connection: ", framing.keep_alive ? "keep-alive" : "close", "\r\n\r\n");
   if (!framing.stream && !framing.head_only && response.status != 204) {
     absl::StrAppend(&out, response.body);

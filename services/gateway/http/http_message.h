@@ -25,9 +25,10 @@ Response ErrorResponse(const HttpError& error);
 // How a response goes onto the wire.
 struct Framing {
   bool keep_alive = true;
-  bool head_only = false;  // the answer to HEAD
-  bool stream = false;     // `body` is not written; chunks follow, or bytes up to the end if not
-  bool chunked = true;     // of a stream
+  absl::Duration idle_timeout = absl::ZeroDuration();  // of a connection that is kept; 0: untold
+  bool head_only = false;                              // the answer to HEAD
+  bool stream = false;  // `body` is not written; chunks follow, or bytes up to the end if not
+  bool chunked = true;  // of a stream
   absl::string_view request_id;
   absl::Time now;
 };

@@ -19,7 +19,9 @@ struct HttpOptions {
   absl::Duration header_timeout = absl::Seconds(10);  // from the first byte to the last
   // Of a body; a second more for each 64 KiB of it that came.
   absl::Duration body_timeout = absl::Seconds(30);
-  absl::Duration idle_timeout = absl::Seconds(75);   // between two requests
+  // Between two requests; told to clients. Longer than they keep a connection, as a rule 60 to 90
+  // s: who sends into one that is just closed here has lost his request.
+  absl::Duration idle_timeout = absl::Seconds(120);
   absl::Duration write_timeout = absl::Seconds(30);  // of what is left when an answer has ended
   absl::Duration linger_timeout = absl::Seconds(5);  // for a client to read why it is closed
   int send_buffer_bytes = 64 << 10;  // of a socket in the kernel; 0: as the system likes

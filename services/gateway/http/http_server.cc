@@ -10,6 +10,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <future>
 #include <thread>
 
 #include "absl/strings/numbers.h"
@@ -86,11 +87,14 @@ struct Loop {
     }
     return closed > 0;
   }
-  // On each connection, which may leave `open` meanwhile.
+  // On each connection, which may leave `open` meanwhile; returns when it is done. Not its thread.
   void Each(void (Connection::*what)()) {
-    asio::post(io, [this, what] {
+    std::promise<void> done;
+    asio::post(io, [this, what, &done] {
       for (auto next = open.begin(); next != open.end();) ((*next++)->*what)();
+      done.set_value();
     });
+    done.get_future().wait();
   }
 };
 
@@ -110,6 +114,7 @@ struct HttpServer::Port {
   bool IsFull(tcp::socket& socket) const;
   void Open(tcp::socket socket, const std::shared_ptr<asio::ssl::context>& context, Loop& loop);
   void RefuseConnection(tcp::socket socket);
+  void StopListening();
   void Shutdown(absl::Duration grace);
 
   const HttpOptions options;
@@ -117,7 +122,8 @@ struct HttpServer::Port {
   PageFacts pages;
   base::Timers timers;
   std::optional<ByteBudget> bodies, arriving;
-  std::atomic<bool> draining{false};
+  std::atomic<bool> ending{false};
+  std::atomic<bool> draining{false};  // no connection is taken
   ConnectionCount count;
   std::unique_ptr<TlsContext> tls;
   std::vector<std::unique_ptr<Loop>> loops;  // calls that have lost their connection post to them
@@ -160,7 +166,7 @@ absl::Status HttpServer::Port::Prepare() {
   chat.emplace(ChatDeps{gateway, deps.api.answer, timers, *tracker, limits, fetcher.get()});
   parsers.emplace(static_cast<size_t>(options.parse_threads));
   connection.emplace(ConnectionDeps{options, *chat, pages, deps.tenant, deps.done, *bodies,
-                                    *arriving, *parsers, draining, count});
+                                    *arriving, *parsers, ending, count});
   for (int i = 0; i < options.threads; ++i) loops.push_back(std::make_unique<Loop>());
   return absl::OkStatus();
 }
@@ -247,9 +253,9 @@ void HttpServer::Port::RefuseConnection(tcp::socket socket) {
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-void HttpServer::Port::Shutdown(absl::Duration grace) {
-  if (std::exchange(stopped, true)) return;
-  draining.store(true);
+void HttpServer::Port::StopListening() {
+  ending.store(true);
+  if (draining.exchange(true)) return;
   if (acceptor) {
     asio::post(loops[0]->io, [this] {
       error_code ignored;
@@ -257,9 +263,18 @@ void HttpServer::Port::Shutdown(absl::Duration grace) {
       pause->cancel();
     });
   }
-  for (const auto& loop : loops) loop->Each(&Connection::Drain);
+  for (const auto& loop : loops) {
+    if (loop->thread.joinable()) loop->Each(&Connection::Drain);
+  }
+}
+
+void HttpServer::Port::Shutdown(absl::Duration grace) {
+  if (std::exchange(stopped, true)) return;
+  StopListening();
   count.AwaitNone(grace);
-  for (const auto& loop : loops) loop->Each(&Connection::Close);
+  for (const auto& loop : loops) {
+    if (loop->thread.joinable()) loop->Each(&Connection::Close);
+  }
   count.AwaitNone(absl::InfiniteDuration());
   for (const auto& loop : loops) {
     loop->guard.reset();
@@ -295,6 +310,10 @@ HttpServer::~HttpServer() { Shutdown(absl::ZeroDuration()); }
 int HttpServer::port() const { return port_->number; }
 
 int HttpServer::connections() const { return port_->count.value(); }
+
+void HttpServer::AnnounceEnd() { port_->ending.store(true); }
+
+void HttpServer::StopListening() { port_->StopListening(); }
 
 void HttpServer::Shutdown(absl::Duration grace) { port_->Shutdown(grace); }
 

@@ -24,8 +24,14 @@ class HttpServer {
   int port() const;
   // Connections that are open.
   int connections() const;
-  // Takes no connection any more and closes those that wait for a request; the others end with what
-  // they are doing. Closes what is left after `grace`, cancelling its answers, and returns when all
+  // The end is near: answers say "connection: close" from now on, and end their connections, so
+  // that clients who keep theirs go elsewhere without losing a request. Connections are taken
+  // still.
+  void AnnounceEnd();
+  // Takes no connection any more and closes those that wait for a request: when it returns, whoever
+  // has not begun to send finds that closed. The others end with what they are doing.
+  void StopListening();
+  // StopListening; closes what is left after `grace`, cancelling its answers, and returns when all
   // of these have ended. Later calls do nothing.
   void Shutdown(absl::Duration grace);
 

@@ -2,6 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -379,6 +390,101 @@ TEST(HttpServerTest, ShutdownCancelsWhatOutlivesItsGrace) {
   EXPECT_TRUE(stream->cancelled());
   EXPECT_EQ(gateway.admission->inflight(), 0);
   EXPECT_EQ(client.ReadAll(), "");
+}
+
+TEST(HttpServerTest, ClientsAreToldHowLongAConnectionIsKept) {
+  HttpGateway gateway;
+  gateway.Start();
+  RawClient client(gateway.port());
+  client.Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.Read().Header("keep-alive"), "timeout=120");
+  client.Send("GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(client.Read().Header("keep-alive"), "");
+}
+
+TEST(HttpServerTest, BeforeTheEndAnswersEndTheirConnectionsAndOthersStay) {
+  constexpr char kGet[] = "GET /version HTTP/1.1\r\nHost: x\r\n\r\n";
+  HttpGateway gateway;
+  gateway.Start();
+  RawClient kept(gateway.port()), idle(gateway.port());
+  for (RawClient* client : {&kept, &idle}) {
+    client->Send(kGet);
+    EXPECT_EQ(client->Read().Header("connection"), "keep-alive");
+  }
+  gateway.server->AnnounceEnd();
+  RawClient late(gateway.port());
+  for (RawClient* client : {&kept, &late, &idle}) {
+    client->Send(kGet);
+    const HttpReply reply = client->Read();
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_EQ(reply.Header("connection"), "close");
+    EXPECT_EQ(client->ReadAll(), "");
+  }
+}
+
+// A client that keeps its connection as long as it may: it looks whether it was closed, and sends.
+class PooledClient {
+ public:
+  explicit PooledClient(const std::atomic<int>& port) : port_(port) {}
+
+  // Whether a request was answered, and by which port.
+  std::pair<bool, int> Ask() {
+    pollfd ended = {connection_ ? connection_->fd() : -1, POLLIN, 0};
+    if (connection_ && poll(&ended, 1, 0) != 0) connection_.reset();
+    if (!connection_) {
+      connected_to_ = port_;
+      connection_ = std::make_unique<RawClient>(connected_to_);
+    }
+    connection_->Send("GET /version HTTP/1.1\r\nHost: x\r\n\r\n");
+    const HttpReply reply = connection_->Read();
+    if (reply.Header("connection") != "keep-alive") connection_.reset();
+    return {reply.status == 200, connected_to_};
+  }
+
+ private:
+  const std::atomic<int>& port_;
+  std::unique_ptr<RawClient> connection_;
+  int connected_to_ = 0;
+};
+
+// One server after another takes over. Clients come at any moment of that.
+TEST(HttpServerTest, PooledClientsLoseNothingThroughTwentyRestarts) {
+  constexpr int kClients = 8, kRestarts = 20;
+  std::atomic<int> port = 0, lost = 0, answered = 0;
+  std::array<std::atomic<int>, kClients> seen = {};  // the port that has answered it last
+  std::atomic<bool> stop = false;
+  auto serving = std::make_unique<HttpGateway>();
+  serving->Start();
+  port = serving->port();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] {
+      std::mt19937 random(static_cast<uint32_t>(i));
+      PooledClient client(port);
+      while (!stop) {
+        const auto [ok, from] = client.Ask();
+        ++(ok ? answered : lost);
+        seen[static_cast<size_t>(i)] = from;
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      }
+    });
+  }
+  for (int restart = 0; restart < kRestarts; ++restart) {
+    auto next = std::make_unique<HttpGateway>();
+    next->Start();
+    port = next->port();
+    serving->server->AnnounceEnd();
+    // As a drain's delay: long enough for each to ask once more.
+    Await([&] {
+      return std::all_of(seen.begin(), seen.end(), [&](const auto& last) { return last == port; });
+    });
+    serving->server->Shutdown(absl::Minutes(5));
+    serving = std::move(next);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(lost, 0);
+  EXPECT_GT(answered, kClients * kRestarts);
 }
 
 }  // namespace
