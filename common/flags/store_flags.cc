@@ -13,6 +13,8 @@ std::vector<Flag> StoreFlags(store::StoreSetOptions& options) {
       {"embedding_ttl", Value(redis.ttl), "life of a record in Redis"},
       {"embedding_store_timeout", Value(redis.operation_timeout), "of a read or write of Redis"},
       {"embedding_store_connect_timeout", Value(redis.connect_timeout), "to reach Redis"},
+      {"embedding_store_min_bytes_per_second", Bytes(redis.min_bytes_per_second),
+       "of Redis: a large value has so much longer"},
       {"embedding_store_connections", Value(redis.max_connections), "to Redis, at most"},
       {"embedding_store_tls_ca_file", ValueOrEmpty(redis.tls_ca_file),
        "whom rediss:// trusts [the system's list]"},

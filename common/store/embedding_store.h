@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,11 @@ class EmbeddingStore {
  public:
   virtual ~EmbeddingStore() = default;
 
-  // nullopt on a miss. The record's key equals `key`.
-  virtual absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) = 0;
+  // nullopt on a miss. The record's key equals `key`. `most_rows`: whoever asks has no use for a
+  // record of more, which then may be a miss without being read; 0: for any.
+  virtual absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key,
+                                                       int64_t most_rows) = 0;
+  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) { return Get(key, 0); }
 
   // The same, at what of it is in this process's memory alone, and no look-up in the series: for
   // who has asked already. Here: all of it.

@@ -75,7 +75,7 @@ absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Peek(const EmbeddingKey& k
   return std::optional<RecordPtr>(std::move(record));
 }
 
-absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Get(const EmbeddingKey& key) {
+absl::StatusOr<std::optional<RecordPtr>> MemoryStore::Get(const EmbeddingKey& key, int64_t) {
   RecordPtr record = Find(key);
   (record != nullptr ? hits_ : misses_).Increment();
   if (record == nullptr) return std::nullopt;

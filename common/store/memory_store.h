@@ -24,7 +24,8 @@ class MemoryStore final : public EmbeddingStore {
   MemoryStore(size_t capacity_bytes, metrics::Metrics& metrics);
 
   // Never an error. Never waits.
-  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) override;
+  using EmbeddingStore::Get;
+  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key, int64_t most_rows) override;
   absl::StatusOr<std::optional<RecordPtr>> Peek(const EmbeddingKey& key) override;
   // RESOURCE_EXHAUSTED, reason RECORD_TOO_LARGE, when the record alone is beyond the bound; else it
   // is held when Put returns.

@@ -160,6 +160,12 @@ absl::StatusOr<std::string> RecordCodec::Encode(const EmbeddingRecord& record) c
   return out;
 }
 
+size_t RecordCodec::MostBytes(int64_t rows, int64_t width) {
+  // Of f32; int8 with a scale for each row has no more.
+  const auto row_bytes = static_cast<size_t>(std::max<int64_t>(4 * width, width + 4));
+  return kPrefixBytes + kMaxHeaderBytes + static_cast<size_t>(rows) * row_bytes + kMaxTrailerBytes;
+}
+
 size_t RecordCodec::HeadBytes(absl::string_view prefix, size_t total) {
   return CheckPrefix(prefix, total).ok() ? kPrefixBytes + ReadU32(prefix.substr(kMagic.size())) : 0;
 }

@@ -46,6 +46,10 @@ class RecordCodec {
   absl::StatusOr<EmbeddingRecord> Decode(RecordPieces pieces,
                                          const RecordExpectation& expected) const;
 
+  // What a record of `rows` rows of `width` takes at most, whatever their type. REQUIRES: both at
+  // least 1.
+  static size_t MostBytes(int64_t rows, int64_t width);
+
   // Magic and header length.
   static constexpr size_t kPrefixBytes = 8;
   // Where to cut `total` bytes that begin with `prefix` into pieces; 0 where they are no record.

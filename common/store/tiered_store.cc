@@ -34,9 +34,9 @@ RecordPtr TieredStore::FromFront(const EmbeddingKey& key) {
 }
 
 // The front values the record by what it takes to get it from there again.
-RecordPtr TieredStore::FromBack(const EmbeddingKey& key) {
+RecordPtr TieredStore::FromBack(const EmbeddingKey& key, int64_t most_rows) {
   const absl::Time begin = base::RealClock().Now();
-  auto found = back_.Get(key);
+  auto found = back_.Get(key, most_rows);
   if (!found.ok() || !found->has_value()) return nullptr;
   RecordPtr record = **std::move(found);
   // One that does not fit there is still of use to who asked.
@@ -44,7 +44,7 @@ RecordPtr TieredStore::FromBack(const EmbeddingKey& key) {
   return record;
 }
 
-FoundRecord TieredStore::GetFrom(const EmbeddingKey& key) {
+FoundRecord TieredStore::GetFrom(const EmbeddingKey& key, int64_t most_rows) {
   if (RecordPtr record = FromFront(key)) return {std::move(record), StoreTier::kLocal};
   std::shared_ptr<Flight> flight;
   {
@@ -57,7 +57,7 @@ FoundRecord TieredStore::GetFrom(const EmbeddingKey& key) {
     }
     flight = entry = std::make_shared<Flight>();
   }
-  RecordPtr record = FromBack(key);
+  RecordPtr record = FromBack(key, most_rows);
   base::MutexLock lock(mutex_);
   flight->landed = true;
   flight->record = record;
@@ -66,8 +66,9 @@ FoundRecord TieredStore::GetFrom(const EmbeddingKey& key) {
   return {std::move(record), StoreTier::kStore};
 }
 
-absl::StatusOr<std::optional<RecordPtr>> TieredStore::Get(const EmbeddingKey& key) {
-  FoundRecord found = GetFrom(key);
+absl::StatusOr<std::optional<RecordPtr>> TieredStore::Get(const EmbeddingKey& key,
+                                                          int64_t most_rows) {
+  FoundRecord found = GetFrom(key, most_rows);
   if (found.record == nullptr) return std::nullopt;
   return std::optional<RecordPtr>(std::move(found.record));
 }

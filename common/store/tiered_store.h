@@ -40,9 +40,10 @@ class TieredStore final : public EmbeddingStore {
 
   // The front, then the back, whose record then is in the front too. Calls for one key share one
   // look at the back; errors of either are a miss. Waits as long as the back does.
-  FoundRecord GetFrom(const EmbeddingKey& key);
+  FoundRecord GetFrom(const EmbeddingKey& key, int64_t most_rows = 0);
   // The same. Never an error.
-  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) override;
+  using EmbeddingStore::Get;
+  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key, int64_t most_rows) override;
   // The front's.
   absl::StatusOr<std::optional<RecordPtr>> Peek(const EmbeddingKey& key) override {
     return front_.Peek(key);
@@ -67,7 +68,7 @@ class TieredStore final : public EmbeddingStore {
   };
 
   RecordPtr FromFront(const EmbeddingKey& key);
-  RecordPtr FromBack(const EmbeddingKey& key);
+  RecordPtr FromBack(const EmbeddingKey& key, int64_t most_rows);
   void Write();
 
   EmbeddingStore& front_;

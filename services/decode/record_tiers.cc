@@ -65,7 +65,7 @@ store::RecordPtr FromOrigin(OriginClient& client, const OriginSeries& series,
 ReadRecord FromStores(const RecordTiers& tiers, const metrics::Counter& rejected,
                       const WantedRecord& wanted) {
   if (tiers.shared == nullptr) return RecordReader(tiers.local)(wanted);
-  store::FoundRecord found = tiers.shared->GetFrom(wanted.key);
+  store::FoundRecord found = tiers.shared->GetFrom(wanted.key, wanted.rows);
   if (found.record == nullptr) return {};
   if (!Fits(*found.record, wanted)) {
     rejected.Increment();

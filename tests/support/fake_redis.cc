@@ -58,15 +58,20 @@ std::vector<std::string> ReadCommand(Input& input) {
 
 }  // namespace
 
-FakeRedis::FakeRedis(Answer answer)
-    : answer_(std::move(answer)), peer_([this](int fd) { Serve(fd); }) {}
+FakeRedis::FakeRedis(Answer answer, bool hears_log_ins)
+    : answer_(std::move(answer)),
+      hears_log_ins_(hears_log_ins),
+      peer_([this](int fd) { Serve(fd); }) {}
 
 void FakeRedis::Serve(int fd) const {
   Input input(fd);
   while (true) {
     const std::vector<std::string> words = ReadCommand(input);
     if (words.empty()) return;
-    const std::optional<std::string> reply = words[0] == "PING" ? "+PONG\r\n" : answer_(words);
+    const bool probe = words.size() == 2 && words[1] == "tessera:emb:v1:probe" && !hears_log_ins_;
+    const std::optional<std::string> reply = words[0] == "PING" ? "+PONG\r\n"
+                                             : probe            ? "$-1\r\n"
+                                                                : answer_(words);
     if (!reply || !SendAll(fd, *reply)) return;
   }
 }

@@ -22,6 +22,8 @@ namespace {
 
 constexpr absl::string_view kEnd = "\r\n";
 constexpr size_t kMaxErrorText = 200;
+// Among the names of records, which an access control list allows; nothing lies there.
+constexpr absl::string_view kProbe = "tessera:emb:v1:probe";
 
 absl::Status NoAnswer(absl::string_view why) {
   return base::Error(absl::StatusCode::kDataLoss, "REDIS_PROTOCOL",
@@ -70,6 +72,10 @@ bool RedisReply::MeansDown() const {
                      [this](absl::string_view word) { return absl::StartsWith(text, word); });
 }
 
+bool RedisReply::MeansMoved() const {
+  return kind == Kind::kError && absl::StartsWith(text, "READONLY");
+}
+
 void RedisConnection::ReaderFree::operator()(redisReader* reader) const { redisReaderFree(reader); }
 
 RedisConnection::RedisConnection(const RedisOptions& options, std::unique_ptr<RedisSocket> socket)
@@ -105,13 +111,16 @@ absl::Status RedisConnection::LogIn(absl::Time deadline) {
   const std::string database = absl::StrCat(address.database);
   if (address.database != 0) add({"SELECT", database});
   add({"PING"});
+  add({"GET", kProbe});
   RETURN_IF_ERROR(socket_->Write(commands, deadline));
   for (const absl::string_view name : names) {
     ASSIGN_OR_RETURN(const RedisReply reply, Reply(deadline));
-    if (reply.kind == RedisReply::Kind::kStatus) continue;
+    const bool nil = name == "GET" && reply.kind == RedisReply::Kind::kNil;
+    if (nil || reply.kind == RedisReply::Kind::kStatus) continue;
     if (reply.kind != RedisReply::Kind::kError) return NoAnswer("the answer to a log-in");
-    // Who may not ask for a PING has been answered all the same.
-    if (name == "PING" && absl::StartsWith(reply.text, "NOPERM")) continue;
+    // Who may not ask for that has been answered all the same.
+    const bool asked = name == "PING" || (name == "GET" && !reply.MeansDown());
+    if (asked && (name == "GET" || absl::StartsWith(reply.text, "NOPERM"))) continue;
     // Some servers repeat what they do not understand: of AUTH that would be the password.
     return Refused(name, name == "AUTH" ? reply.text.substr(0, reply.text.find(' ')) : reply.text);
   }
@@ -126,16 +135,17 @@ absl::Time RedisConnection::DeadlineFor(absl::Time begin, size_t bytes) const {
                        static_cast<double>(options_.min_bytes_per_second));
 }
 
-absl::StatusOr<RedisReply> RedisConnection::Get(absl::string_view key) {
+absl::StatusOr<RedisReply> RedisConnection::Get(absl::string_view key, size_t most_bytes) {
   const absl::Time begin = base::RealClock().Now();
   const absl::Time deadline = DeadlineFor(begin, 0);
   RETURN_IF_ERROR(socket_->Write(Format({"GET", key}), deadline));
   ASSIGN_OR_RETURN(const std::string line, Line(deadline));
   RedisReply reply;
   if (const std::optional<size_t> bytes = LengthOf(line); bytes && line[0] == '$') {
-    if (*bytes > options_.max_value_bytes) {
-      return NoAnswer(
-          absl::StrCat("a value of ", *bytes, " bytes; the limit is ", options_.max_value_bytes));
+    if (*bytes > most_bytes) {
+      return base::Error(
+          absl::StatusCode::kDataLoss, "REDIS_TOO_LARGE",
+          absl::StrCat("a value of ", *bytes, " bytes, where at most ", most_bytes, " can be"));
     }
     reply.kind = RedisReply::Kind::kValue;
     RETURN_IF_ERROR(ReadValue(*bytes, DeadlineFor(begin, *bytes), reply.value));

@@ -28,6 +28,9 @@ struct RedisReply {
   size_t value_bytes() const { return value.head.size() + value.body.size(); }
   // Whether it is an error that the server would give anybody, for now.
   bool MeansDown() const;
+  // Whether it is an error of a server that is no longer the one for us, or not the one to write
+  // to.
+  bool MeansMoved() const;
 };
 
 // One connection that is logged in. One thread at a time; one command at a time, whose answer is
@@ -35,18 +38,18 @@ struct RedisReply {
 // not known: destroy it.
 class RedisConnection {
  public:
-  // Connects, then sends AUTH, SELECT and PING as `options` need them. UNAVAILABLE, beside
-  // RedisSocket's reasons REDIS_REFUSED: the server does not want us, or not yet. `tls` may be
-  // null.
+  // Connects, then sends AUTH, SELECT, PING and a GET as `options` need them: some errors are given
+  // to who reads alone. UNAVAILABLE, beside RedisSocket's reasons REDIS_REFUSED: the server does
+  // not want us, or not yet. `tls` may be null.
   static absl::StatusOr<std::unique_ptr<RedisConnection>> Open(
       const RedisOptions& options, const RedisTls* tls, absl::Span<const SocketAddress> addresses);
   ~RedisConnection();
 
   // Whether the server is there, and no byte is left of an earlier answer. Never waits.
   bool IsQuiet();
-  // GET. DATA_LOSS, reason REDIS_PROTOCOL: what came is no answer, or a value beyond the limit.
-  // RedisSocket's errors.
-  absl::StatusOr<RedisReply> Get(absl::string_view key);
+  // GET. DATA_LOSS, reason REDIS_PROTOCOL: what came is no answer; REDIS_TOO_LARGE: a value of more
+  // than `most_bytes`, of which no byte is read. RedisSocket's errors.
+  absl::StatusOr<RedisReply> Get(absl::string_view key, size_t most_bytes);
   // Any command that is not answered with a value. Has the more time the more is sent, and
   // `patience` beside it.
   absl::StatusOr<RedisReply> Command(absl::Span<const absl::string_view> words,

@@ -2,12 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/store/record_codec.h"
 #include "common/store/redis/redis_address.h"
+#include "common/store/redis/socket_address.h"
 
 namespace tessera::store {
 
@@ -25,13 +29,17 @@ struct RedisOptions {
   // Of one operation, whatever its size: 1 ms or more. Beside it a value has its bytes /
   // min_bytes_per_second, so that 8 MiB have 50 + 84 ms.
   absl::Duration operation_timeout = absl::Milliseconds(50);
-  int64_t min_bytes_per_second = 100 << 20;
+  size_t min_bytes_per_second = 100 << 20;
+  // A time-out ends its own connection; so many in a row, and Redis counts as lost. 1 or more.
+  int timeouts_until_lost = 3;
   // After a loss the first try comes after about `min_backoff`, each further one after twice as
   // long, up to `max_backoff`; a random half of it is taken off. An answered operation resets it.
   absl::Duration min_backoff = absl::Milliseconds(20);
   absl::Duration max_backoff = absl::Seconds(5);
   // While it is up, an answer is asked for so often, so that a loss is seen without traffic.
   absl::Duration ping_interval = absl::Seconds(1);
+  // Of the host's name; null: the system's. For tests.
+  std::function<absl::StatusOr<std::vector<SocketAddress>>()> resolve = nullptr;
   // At a time, one per thread that is in an operation: 1..256; who finds none free waits for one,
   // within the operation's time.
   int max_connections = 8;

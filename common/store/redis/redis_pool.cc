@@ -14,6 +14,10 @@ namespace tessera::store {
 namespace {
 
 constexpr absl::Duration kResolveTimeout = absl::Seconds(5);
+constexpr absl::Duration kLookPause = absl::Seconds(5);  // between two looks for another server
+// Between two lines of losses that follow each other; twice as long each time.
+constexpr absl::Duration kLeastLinePause = absl::Seconds(5);
+constexpr absl::Duration kMostLinePause = absl::Minutes(5);
 
 absl::Status Down() {
   return base::Error(absl::StatusCode::kUnavailable, "REDIS_DOWN", "the embedding store is down");
@@ -34,16 +38,24 @@ RedisPool::Lease::~Lease() {
 
 void RedisPool::Lease::Broken(const absl::Status& why, bool down) {
   connection_.reset();
-  if (down) pool_->Lose(why, era_);
+  const std::string reason = base::ReasonOf(why);
+  if (down) {
+    pool_->Lose(why, era_);
+  } else if (reason == "REDIS_TIMEOUT") {
+    pool_->CountTimeout(why, era_);
+  } else if (reason == "REDIS_CLOSED") {
+    pool_->LookAgain();
+  }
 }
 
 RedisPool::RedisPool(const RedisOptions& options, const RedisTls* tls, metrics::Gauge up)
     : options_(options),
       tls_(tls),
       gauge_(up),
-      resolver_(options.address.host, options.address.port),
+      resolver_(options.address.host, options.address.port, options.resolve),
       why_down_(base::Error(absl::StatusCode::kUnavailable, "REDIS_CONNECTING",
                             "the embedding store is still being connected")),
+      line_pause_(kLeastLinePause),
       backoff_(options.min_backoff),
       jitter_(std::random_device{}()) {
   keeper_ = std::thread([this] { Keep(); });
@@ -102,7 +114,7 @@ absl::StatusOr<RedisPool::Lease> RedisPool::Take(absl::Time deadline) {
   if (lease.connection_ != nullptr) return lease;
   auto opened = Connect();
   if (!opened.ok()) {
-    lease.Broken(opened.status(), /*down=*/true);
+    lease.Broken(opened.status(), base::ReasonOf(opened.status()) != "REDIS_TIMEOUT");
     return opened.status();
   }
   lease.connection_ = *std::move(opened);
@@ -129,6 +141,7 @@ void RedisPool::GiveBack(std::unique_ptr<RedisConnection> connection, uint64_t e
   if (connection != nullptr && era == era_) {
     idle_.push_back(std::move(connection));
     backoff_ = options_.min_backoff;
+    timeouts_ = 0;
   }
   changed_.SignalAll();
 }
@@ -148,23 +161,47 @@ void RedisPool::PauseAgain() {
   backoff_ = std::min(2 * backoff_, options_.max_backoff);
 }
 
+void RedisPool::LookAgain() {
+  base::MutexLock lock(mutex_);
+  if (!std::exchange(look_again_, true)) keeper_wakes_.Signal();
+}
+
+void RedisPool::CountTimeout(const absl::Status& why, uint64_t era) {
+  {
+    base::MutexLock lock(mutex_);
+    if (era != era_ || ++timeouts_ < options_.timeouts_until_lost) return;
+  }
+  Lose(why, era);
+}
+
+// Under the lock, as what is told of coming up: the lines stand in the order of the changes.
+void RedisPool::TellLoss() {
+  if (told_ && down_told_) return;
+  const absl::Time now = Now();
+  if (now < next_line_) return;
+  if (now > next_line_ + kMostLinePause) line_pause_ = kLeastLinePause;  // a calm time
+  next_line_ = now + line_pause_;
+  line_pause_ = std::min(2 * line_pause_, kMostLinePause);
+  told_ = down_told_ = true;
+  base::Log(base::LogLevel::kWarning,
+            absl::StrCat("embedding store: Redis at ", options_.address.Text(),
+                         " is down, look-ups miss until it is back: ", why_down_.message()));
+}
+
 void RedisPool::Lose(const absl::Status& why, uint64_t era) {
   std::vector<std::unique_ptr<RedisConnection>> gone;  // closed without the lock
   base::MutexLock lock(mutex_);
   if (era != era_) return;
   ++era_;
   up_ = false;
+  timeouts_ = 0;
   why_down_ = why;
   gone.swap(idle_);
   PauseAgain();
   gauge_.Set(0);
   keeper_wakes_.Signal();
   changed_.SignalAll();
-  if (std::exchange(loss_logged_, true)) return;
-  // Under the lock, as the other one: the lines stand in the order of the changes.
-  base::Log(base::LogLevel::kWarning,
-            absl::StrCat("embedding store: Redis at ", options_.address.Text(),
-                         " is down, look-ups miss until it is back: ", why.message()));
+  TellLoss();
 }
 
 void RedisPool::TryToConnect() {
@@ -181,9 +218,11 @@ void RedisPool::TryToConnect() {
   addresses_ = *std::move(addresses);
   idle_.push_back(*std::move(opened));
   up_ = true;
-  loss_logged_ = false;
+  look_again_ = false;
   gauge_.Set(1);
   changed_.SignalAll();
+  if (std::exchange(told_, true) && !down_told_) return;
+  down_told_ = false;
   base::Log(base::LogLevel::kInfo,
             absl::StrCat("embedding store: Redis at ", options_.address.Text(), " is up"));
 }
@@ -194,28 +233,62 @@ void RedisPool::Ping() {
   // It may have to wait for the large answers of others.
   const absl::StatusOr<RedisReply> reply = (*lease)->Command({"PING"}, options_.connect_timeout);
   if (!reply.ok()) {
-    lease->Broken(reply.status(), /*down=*/true);
+    lease->Broken(reply.status(), base::ReasonOf(reply.status()) != "REDIS_TIMEOUT");
   } else if (reply->MeansDown()) {
     lease->Broken(base::Error(absl::StatusCode::kUnavailable, "REDIS_DOWN", reply->text),
                   /*down=*/true);
   }
 }
 
+// What is there stays in use where nothing better is found.
+void RedisPool::Move() {
+  uint64_t era = 0;
+  {
+    base::MutexLock lock(mutex_);
+    look_again_ = false;
+    next_look_ = Now() + kLookPause;
+    era = era_;
+  }
+  auto addresses = resolver_.Resolve(kResolveTimeout);
+  if (!addresses.ok()) return;
+  // Also where the name means what it meant: behind one address there may be another server now.
+  auto opened = RedisConnection::Open(options_, tls_, *addresses);
+  if (!opened.ok()) return LookAgain();
+  std::vector<std::unique_ptr<RedisConnection>> gone;  // closed without the lock
+  base::MutexLock lock(mutex_);
+  if (era != era_) return;
+  ++era_;
+  timeouts_ = 0;
+  gone.swap(idle_);
+  idle_.push_back(*std::move(opened));
+  if (addresses_ == *addresses) return;
+  addresses_ = *std::move(addresses);
+  base::Log(base::LogLevel::kInfo, absl::StrCat("embedding store: Redis at ",
+                                                options_.address.Text(), " has another address"));
+}
+
 void RedisPool::Keep() {
   while (true) {
-    bool up = false;
+    bool up = false, look = false;
     {
       base::MutexLock lock(mutex_);
       const absl::Time next = up_ ? Now() + options_.ping_interval : next_try_;
       const uint64_t era = era_;
-      while (!stop_ && era == era_ && Now() < next) {
-        keeper_wakes_.WaitFor(mutex_, next - Now());
+      const auto looks = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return up_ && look_again_ && Now() >= next_look_;
+      };
+      while (!stop_ && era == era_ && Now() < next && !looks()) {
+        const absl::Time until = up_ && look_again_ ? std::min(next, next_look_) : next;
+        keeper_wakes_.WaitFor(mutex_, until - Now());
       }
       if (stop_) return;
       if (era != era_) continue;
       up = up_;
+      look = looks();
     }
-    if (up) {
+    if (look) {
+      Move();
+    } else if (up) {
       Ping();
     } else {
       TryToConnect();

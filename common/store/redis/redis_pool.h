@@ -19,7 +19,8 @@ namespace tessera::store {
 
 // Connections to one Redis, each lent to one thread at a time, and whether it is up. One thread of
 // its own, the keeper, resolves the name and connects again with a growing pause; whoever asks
-// meanwhile is refused at once. Any thread. One log line when it comes up, one when it is lost.
+// meanwhile is refused at once. Any thread. One log line when it comes up, one when it is lost;
+// where that goes to and fro, ever less often.
 class RedisPool {
  public:
   // A connection on loan. Given back when it dies, unless it was broken. Movable; one thread.
@@ -30,7 +31,8 @@ class RedisPool {
     ~Lease();
     RedisConnection& operator*() const { return *connection_; }
     RedisConnection* operator->() const { return connection_.get(); }
-    // The connection is not to be used again. `down`: nor is the server, for a while.
+    // The connection is not to be used again. `down`: nor is the server, for a while; the same
+    // after timeouts_until_lost REDIS_TIMEOUT without an answer between them.
     void Broken(const absl::Status& why, bool down);
 
    private:
@@ -53,6 +55,10 @@ class RedisPool {
   // were lent until `deadline`. Otherwise why a connection could not be opened: it is down then.
   absl::StatusOr<Lease> Take(absl::Time deadline);
 
+  // Another server may be the one for us: the name is resolved again soon, and connections to what
+  // it names then take the place of these.
+  void LookAgain();
+
   bool up() const { return state().ok(); }
   // OK while it is up, else why not: REDIS_CONNECTING before the first try has ended.
   absl::Status state() const;
@@ -65,6 +71,8 @@ class RedisPool {
   void Keep();
   void TryToConnect();
   void Ping();
+  void Move();
+  void CountTimeout(const absl::Status& why, uint64_t era);
   absl::StatusOr<std::unique_ptr<RedisConnection>> Connect();
   // An idle connection that is still good; null: one must be opened.
   std::unique_ptr<RedisConnection> TakeIdle(uint64_t era);
@@ -72,6 +80,7 @@ class RedisPool {
   // `era`: in which the failure happened; one of the past changes nothing.
   void Lose(const absl::Status& why, uint64_t era);
   void PauseAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellLoss() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RedisOptions& options_;
   const RedisTls* const tls_;
@@ -83,7 +92,13 @@ class RedisPool {
   base::CondVar keeper_wakes_;
   bool up_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status why_down_ ABSL_GUARDED_BY(mutex_);
-  bool loss_logged_ ABSL_GUARDED_BY(mutex_) = false;
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;       // there is a line about it
+  bool down_told_ ABSL_GUARDED_BY(mutex_) = false;  // the last one says that it is down
+  absl::Time next_line_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // of a loss
+  absl::Duration line_pause_ ABSL_GUARDED_BY(mutex_);
+  int timeouts_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last answer
+  bool look_again_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t era_ ABSL_GUARDED_BY(mutex_) = 0;  // raised at each loss
   int lent_ ABSL_GUARDED_BY(mutex_) = 0;

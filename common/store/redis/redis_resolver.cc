@@ -37,11 +37,15 @@ RedisResolver::Addresses Ask(const std::string& host, uint16_t port, int flags) 
 
 }  // namespace
 
-RedisResolver::RedisResolver(std::string host, uint16_t port)
-    : host_(host), port_(port), call_([host, port] { return Ask(host, port, 0); }) {}
+RedisResolver::RedisResolver(std::string host, uint16_t port, std::function<Addresses()> resolve)
+    : host_(host), port_(port), system_(resolve == nullptr), call_([host, port, resolve] {
+        return resolve == nullptr ? Ask(host, port, 0) : resolve();
+      }) {}
 
 RedisResolver::Addresses RedisResolver::Resolve(absl::Duration timeout) {
-  if (Addresses numeric = Ask(host_, port_, AI_NUMERICHOST); numeric.ok()) return numeric;
+  if (system_) {
+    if (Addresses numeric = Ask(host_, port_, AI_NUMERICHOST); numeric.ok()) return numeric;
+  }
   if (const absl::Status begun = call_.Begin(); !begun.ok()) {
     return Unresolved(host_, begun.message());
   }

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/detached_call.h"
-#include "common/store/redis/redis_socket.h"
+#include "common/store/redis/socket_address.h"
 
 namespace tessera::store {
 
@@ -17,7 +18,8 @@ class RedisResolver {
  public:
   using Addresses = absl::StatusOr<std::vector<SocketAddress>>;
 
-  RedisResolver(std::string host, uint16_t port);
+  // `resolve` in the system's place; null: the system's.
+  RedisResolver(std::string host, uint16_t port, std::function<Addresses()> resolve = nullptr);
 
   // UNAVAILABLE, reason REDIS_UNRESOLVED: no such name, nothing known within `timeout`, or
   // cancelled. What takes longer goes on, and a later call has its result. A numeric address never
@@ -29,6 +31,7 @@ class RedisResolver {
  private:
   const std::string host_;
   const uint16_t port_;
+  const bool system_;  // it is asked
   base::DetachedCall<Addresses> call_;
 };
 

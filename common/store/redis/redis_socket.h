@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/socket.h>
-
 #include <memory>
 #include <vector>
 
@@ -10,14 +8,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/store/redis/redis_tls.h"
+#include "common/store/redis/socket_address.h"
 
 namespace tessera::store {
-
-// An address that the system's resolver gave.
-struct SocketAddress {
-  sockaddr_storage storage = {};
-  socklen_t size = 0;
-};
 
 // A TCP connection, plain or TLS. One thread at a time. Deadlines are of base::RealClock; after any
 // error it is of no use but to be destroyed, which closes it at once.

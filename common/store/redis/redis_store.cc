@@ -1,5 +1,6 @@
 #include "common/store/redis/redis_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -37,13 +38,14 @@ absl::Status Validate(const RedisOptions& options) {
   RETURN_IF_ERROR(CheckTime("embedding_store_ping_interval", options.ping_interval, kLeast));
   RETURN_IF_ERROR(CheckTime("embedding_ttl", options.ttl, absl::Seconds(1)));
   RETURN_IF_ERROR(base::CheckRange("embedding_store_min_bytes_per_second",
-                                   options.min_bytes_per_second, 1, int64_t{1} << 50));
+                                   static_cast<int64_t>(options.min_bytes_per_second), 1,
+                                   int64_t{1} << 50));
   RETURN_IF_ERROR(base::CheckRange("embedding_store_max_value_bytes",
                                    static_cast<int64_t>(options.max_value_bytes), 1, 512 << 20));
+  RETURN_IF_ERROR(base::CheckRange("embedding_store_timeouts_until_lost",
+                                   options.timeouts_until_lost, 1, 1000));
   return base::CheckRange("embedding_store_connections", options.max_connections, 1, 256);
 }
-
-bool IsTimeout(const absl::Status& status) { return base::ReasonOf(status) == "REDIS_TIMEOUT"; }
 
 double SecondsSince(absl::Time begin) {
   return absl::ToDoubleSeconds(base::RealClock().Now() - begin);
@@ -83,8 +85,14 @@ absl::StatusOr<std::unique_ptr<RedisStore>> RedisStore::Create(RedisOptions opti
   return std::unique_ptr<RedisStore>(new RedisStore(std::move(options), std::move(tls), metrics));
 }
 
-absl::StatusOr<std::optional<RecordPtr>> RedisStore::Get(const EmbeddingKey& key) {
-  auto found = Read(key);
+absl::StatusOr<std::optional<RecordPtr>> RedisStore::Get(const EmbeddingKey& key,
+                                                         int64_t most_rows) {
+  const int64_t width = row_width_.load();
+  size_t most_bytes = options_.max_value_bytes;
+  if (most_rows > 0 && width > 0) {
+    most_bytes = std::min(most_bytes, RecordCodec::MostBytes(most_rows, width));
+  }
+  auto found = Read(key, most_bytes);
   Tell(found.status(), /*write=*/false);
   if (!found.ok()) {
     const bool wrong_type = base::ReasonOf(found.status()) == "REDIS_WRONG_TYPE";
@@ -96,7 +104,7 @@ absl::StatusOr<std::optional<RecordPtr>> RedisStore::Get(const EmbeddingKey& key
     return std::nullopt;
   }
   RecordExpectation expected = {.key = key};
-  if (const int64_t width = row_width_.load(); width != 0) expected.width = width;
+  if (width != 0) expected.width = width;
   auto record = options_.codec.Decode(**std::move(found), expected);
   if (record.ok()) {
     series_.hits.Increment();
@@ -108,14 +116,15 @@ absl::StatusOr<std::optional<RecordPtr>> RedisStore::Get(const EmbeddingKey& key
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<RecordPieces>> RedisStore::Read(const EmbeddingKey& key) {
+absl::StatusOr<std::optional<RecordPieces>> RedisStore::Read(const EmbeddingKey& key,
+                                                             size_t most_bytes) {
   ASSIGN_OR_RETURN(RedisPool::Lease lease,
                    pool_->Take(base::RealClock().Now() + options_.operation_timeout));
   const absl::Time begin = base::RealClock().Now();
-  absl::StatusOr<RedisReply> reply = lease->Get(NameOf(key));
+  absl::StatusOr<RedisReply> reply = lease->Get(NameOf(key), most_bytes);
   series_.get.Observe(SecondsSince(begin));
   if (!reply.ok()) {
-    lease.Broken(reply.status(), IsTimeout(reply.status()));
+    lease.Broken(reply.status(), /*down=*/false);
     return reply.status();
   }
   switch (reply->kind) {
@@ -161,7 +170,7 @@ absl::Status RedisStore::Write(const EmbeddingKey& key, absl::string_view bytes)
   const auto reply = lease->Command({"SET", name, bytes, "EX", seconds});
   series_.put.Observe(SecondsSince(begin));
   if (!reply.ok()) {
-    lease.Broken(reply.status(), IsTimeout(reply.status()));
+    lease.Broken(reply.status(), /*down=*/false);
     return reply.status();
   }
   if (reply->kind == RedisReply::Kind::kStatus) {
@@ -177,7 +186,7 @@ void RedisStore::Delete(const EmbeddingKey& key) {
   const absl::Time begin = base::RealClock().Now();
   const auto reply = (*lease)->Command({"DEL", NameOf(key)});
   series_.del.Observe(SecondsSince(begin));
-  if (!reply.ok()) lease->Broken(reply.status(), IsTimeout(reply.status()));
+  if (!reply.ok()) lease->Broken(reply.status(), /*down=*/false);
 }
 
 absl::Status RedisStore::Refused(RedisPool::Lease& lease, const RedisReply& reply) {
@@ -196,6 +205,7 @@ absl::Status RedisStore::Refused(RedisPool::Lease& lease, const RedisReply& repl
     lease.Broken(status, /*down=*/true);
     return status;
   }
+  if (reply.MeansMoved()) pool_->LookAgain();
   return base::Error(absl::StatusCode::kResourceExhausted, "REDIS_REFUSED", reply.text);
 }
 
@@ -213,7 +223,8 @@ void RedisStore::Tell(const absl::Status& status, bool write) {
   Trouble trouble = Trouble::kNone;
   if (reason == "REDIS_REFUSED") {
     trouble = Trouble::kRefused;
-  } else if (reason == "REDIS_PROTOCOL" || reason == "REDIS_CLOSED") {
+  } else if (reason == "REDIS_PROTOCOL" || reason == "REDIS_TOO_LARGE" ||
+             reason == "REDIS_CLOSED") {
     trouble = Trouble::kSenseless;
   } else if (!status.ok()) {
     return;  // the pool tells

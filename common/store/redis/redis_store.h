@@ -29,8 +29,10 @@ class RedisStore final : public EmbeddingStore {
   static absl::StatusOr<std::unique_ptr<RedisStore>> Create(RedisOptions options,
                                                             metrics::Metrics& metrics);
 
-  // Never an error. A record that is broken for everybody is deleted, others are left alone.
-  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) override;
+  // Never an error. A record that is broken for everybody is deleted, others are left alone. A
+  // value that is longer than `most_rows` of the expected width can be is not read.
+  using EmbeddingStore::Get;
+  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key, int64_t most_rows) override;
   // UNAVAILABLE, DEADLINE_EXCEEDED or DATA_LOSS: Redis is down, slow or talks nonsense.
   // RESOURCE_EXHAUSTED: it refuses to write (reason REDIS_REFUSED), or the record is beyond
   // max_value_bytes (RECORD_TOO_LARGE). `recompute_cost` is not used: Redis evicts as it is told.
@@ -38,7 +40,9 @@ class RedisStore final : public EmbeddingStore {
 
   // What lies under `key`, unchecked, with the error where there is one; nullopt: nothing. For
   // people: it counts as no look-up.
-  absl::StatusOr<std::optional<RecordPieces>> Read(const EmbeddingKey& key);
+  absl::StatusOr<std::optional<RecordPieces>> Read(const EmbeddingKey& key) {
+    return Read(key, options_.max_value_bytes);
+  }
 
   // OK while it is up, else why not: REDIS_CONNECTING before the first try has ended.
   absl::Status state() const { return pool_->state(); }
@@ -53,6 +57,7 @@ class RedisStore final : public EmbeddingStore {
   void ExpectRowWidth(int64_t width) { row_width_ = width; }
 
  private:
+  absl::StatusOr<std::optional<RecordPieces>> Read(const EmbeddingKey& key, size_t most_bytes);
   // Series, made at the start.
   struct Series {
     explicit Series(metrics::Metrics& metrics);

@@ -9,7 +9,7 @@ namespace tessera::decode {
 
 RecordReader::RecordReader(store::EmbeddingStore& store)
     : read_([&store](const WantedRecord& wanted, const ReadContext&) -> ReadRecord {
-        absl::StatusOr<std::optional<store::RecordPtr>> record = store.Get(wanted.key);
+        absl::StatusOr<std::optional<store::RecordPtr>> record = store.Get(wanted.key, wanted.rows);
         if (!record.ok()) {
           base::Log(base::LogLevel::kWarning,
                     absl::StrCat("reading an embedding record: ", record.status().ToString()));

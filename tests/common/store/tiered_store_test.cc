@@ -16,7 +16,8 @@ namespace {
 // A slow tier that a test holds up and counts.
 class FakeBack final : public EmbeddingStore {
  public:
-  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key) override {
+  using EmbeddingStore::Get;
+  absl::StatusOr<std::optional<RecordPtr>> Get(const EmbeddingKey& key, int64_t) override {
     ++gets;
     WaitUntilOpen();
     base::MutexLock lock(mutex_);

@@ -29,7 +29,8 @@ using testing::TempDir;
 // Holds whoever asks first until its gate is open. Nothing is in it.
 class SlowStore final : public store::EmbeddingStore {
  public:
-  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey&) override {
+  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey&,
+                                                      int64_t) override {
     if (first_.exchange(false)) gate.Pass();
     return std::nullopt;
   }

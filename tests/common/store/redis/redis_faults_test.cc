@@ -1,9 +1,14 @@
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
+#include <random>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/store/redis/redis_store.h"
@@ -246,6 +251,178 @@ TEST_F(RedisFaultsTest, AProxyThatDoesEverythingWrongNeverMakesARecordWrong) {
   EXPECT_GT(hits, 100);
   EXPECT_GT(proxy.faults(), 100);
   EXPECT_GT(Lookups(metrics_, "error") + Lookups(metrics_, "rejected"), 100);
+}
+
+// Only the length comes: who waited for the value would wait for a minute.
+TEST_F(RedisFaultsTest, AValueLongerThanTheRowsCanBeIsAMissByItsLengthLine) {
+  const std::string longest = std::string(RecordCodec::MostBytes(4, 64), 'x');
+  std::atomic<int> gets = 0;
+  const FakeRedis redis([&](const Words& words) -> std::optional<std::string> {
+    switch (gets++) {
+      case 0:
+        return "$134217728\r\n";
+      case 1:
+        return absl::StrCat("$", longest.size() + 1, "\r\n");
+      case 2:
+        return Bulk(longest);  // it is read, and then is no record
+      default:
+        return Bulk(good_);
+    }
+  });
+  const auto store = OpenUp(PatientOptions(UrlOf(redis.port())), metrics_);
+  store->ExpectRowWidth(64);
+  for (int i = 0; i < 2; ++i) {
+    const auto found = store->Get(NumberedKey(1), 4);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_FALSE(found->has_value());
+    EXPECT_EQ(Lookups(metrics_, "error"), i + 1);
+  }
+  EXPECT_TRUE(store->up());
+  EXPECT_FALSE((*store->Get(NumberedKey(1), 4)).has_value());
+  EXPECT_EQ(Lookups(metrics_, "rejected"), 1);
+  EXPECT_TRUE(Same(**store->Get(NumberedKey(1), 4), NumberedRecord(1)));
+}
+
+TEST_F(RedisFaultsTest, OneSlowReplyIsNobodyElses) {
+  const FakeRedis redis([&](const Words& words) -> std::optional<std::string> {
+    return words[1] == Key(1) ? Bulk(good_) : "";  // the others never
+  });
+  RedisOptions options = PatientOptions(UrlOf(redis.port()));
+  options.operation_timeout = absl::Milliseconds(20);
+  const auto store = OpenUp(options, metrics_);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Find(*store, 2), nullptr);
+    EXPECT_TRUE(store->up()) << i;
+    RecordPtr known;
+    // On a slow machine a good answer may be late, too.
+    while ((known = Find(*store, 1)) == nullptr) ASSERT_TRUE(store->WaitUntilUp(kLong));
+    EXPECT_TRUE(Same(known, NumberedRecord(1)));
+  }
+}
+
+TEST_F(RedisFaultsTest, AServerWhoseReadersAreRefusedForNowIsNotUp) {
+  std::atomic<bool> loading = true;
+  const FakeRedis redis(
+      [&](const Words& words) -> std::optional<std::string> {
+        if (loading) return "-LOADING Redis is loading the dataset in memory\r\n";
+        return words[1] == Key(1) ? Bulk(good_) : "$-1\r\n";
+      },
+      /*hears_log_ins=*/true);
+  ::testing::internal::CaptureStderr();
+  {
+    const auto store = *RedisStore::Create(PatientOptions(UrlOf(redis.port())), metrics_);
+    EXPECT_FALSE(store->FirstState(kLong).ok());
+    while (redis.connections() < 20) std::this_thread::yield();  // it tries, and tries
+    EXPECT_FALSE(store->up());
+    loading = false;
+    ASSERT_TRUE(store->WaitUntilUp(kLong));
+    EXPECT_TRUE(Same(Find(*store, 1), NumberedRecord(1)));
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(CountOf(log, "\n"), 2) << log;
+  EXPECT_EQ(CountOf(log, "GET: LOADING"), 1) << log;
+}
+
+TEST_F(RedisFaultsTest, AServerThatGoesToAndFroIsToldOfEverLessOften) {
+  const FakeRedis redis([](const Words&) { return "-CLUSTERDOWN The cluster is down\r\n"; });
+  ::testing::internal::CaptureStderr();
+  {
+    const auto store = OpenUp(PatientOptions(UrlOf(redis.port())), metrics_);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(Find(*store, 1), nullptr);
+      EXPECT_FALSE(store->up());
+      ASSERT_TRUE(store->WaitUntilUp(kLong));
+    }
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_GE(CountOf(log, " is down"), 1) << log;
+  EXPECT_LE(CountOf(log, "\n"), 15) << log;  // of 200 changes; some more on a slow machine
+}
+
+absl::StatusOr<std::vector<SocketAddress>> Loopback(int port) {
+  SocketAddress address;
+  auto& in = reinterpret_cast<sockaddr_in&>(address.storage);
+  in.sin_family = AF_INET;
+  in.sin_port = htons(static_cast<uint16_t>(port));
+  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.size = sizeof(in);
+  return std::vector<SocketAddress>{address};
+}
+
+// The name moves to the new master; the old one, a replica now, still answers.
+TEST_F(RedisFaultsTest, AMasterThatBecameAReplicaIsLeftForTheOneThatTheNameMeansNow) {
+  const RedisServer before, after;
+  std::atomic<int> named = before.port();
+  RedisOptions options = PatientOptions(before.Url());
+  options.resolve = [&named] { return Loopback(named); };
+  const auto store = OpenUp(options, metrics_);
+  ASSERT_TRUE(store->Put(NumberedRecord(1), absl::ZeroDuration()).ok());
+  before.Ask({"REPLICAOF", "127.0.0.1", absl::StrCat(after.port())});
+  named = after.port();
+  absl::Status put = absl::UnknownError("not tried");
+  for (int i = 0; i < 6000 && !put.ok(); ++i) {
+    put = store->Put(NumberedRecord(2), absl::ZeroDuration());
+    if (!put.ok()) absl::SleepFor(absl::Milliseconds(10));
+  }
+  ASSERT_TRUE(put.ok()) << put;
+  const auto witness = OpenUp(PatientOptions(after.Url()), metrics_);
+  EXPECT_TRUE(Same(Find(*witness, 2), NumberedRecord(2)));
+}
+
+// Whatever a server answers, in whatever order: a record is right or a miss, and once the server
+// answers well all is as it was.
+TEST_F(RedisFaultsTest, AnyErrorsInAnyOrderAreMissesAndLeaveNothingBehind) {
+  const std::string kErrors[] = {
+      "-READONLY You can't write against a read only replica.\r\n",
+      "-MASTERDOWN Link with MASTER is down\r\n",
+      "-CLUSTERDOWN The cluster is down\r\n",
+      "-LOADING Redis is loading\r\n",
+      "-NOPERM no permissions\r\n",
+      "-OOM command not allowed\r\n",
+      "-MOVED 1 127.0.0.1:1\r\n",
+      "-ERR something\r\n",
+      "$134217728\r\n",
+      "$99\r\nshort",
+      "garbage\r\n",
+      ":1\r\n",
+      "",
+  };
+  std::mt19937 seeds(7);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> sane = false;
+    base::Mutex mutex;
+    std::mt19937 random(seeds());
+    const FakeRedis redis(
+        [&](const Words& words) -> std::optional<std::string> {
+          const std::string right = words[0] != "GET"    ? "+OK\r\n"
+                                    : words[1] == Key(1) ? Bulk(good_)
+                                                         : "$-1\r\n";
+          if (sane) return right;
+          base::MutexLock lock(mutex);
+          const uint32_t kind = random() % (2 * std::size(kErrors));
+          if (kind == std::size(kErrors)) return std::nullopt;
+          return kind < std::size(kErrors) ? kErrors[kind] : right;
+        },
+        /*hears_log_ins=*/true);
+    RedisOptions options = PatientOptions(UrlOf(redis.port()));
+    options.operation_timeout = options.connect_timeout = absl::Milliseconds(20);
+    const auto store = *RedisStore::Create(options, metrics_);
+    store->ExpectRowWidth(64);
+    for (int i = 0; i < 100; ++i) {
+      if (i % 3 == 0) store->Put(NumberedRecord(1), absl::ZeroDuration()).IgnoreError();
+      const auto found = store->Get(NumberedKey(1), 4);
+      ASSERT_TRUE(found.ok()) << found.status();
+      ASSERT_TRUE(!found->has_value() || Same(**found, NumberedRecord(1)));
+      if (i % 10 == 0) store->WaitUntilUp(absl::Milliseconds(10));
+    }
+    sane = true;
+    RecordPtr known;
+    while ((known = Find(*store, 1)) == nullptr) ASSERT_TRUE(store->WaitUntilUp(kLong));
+    EXPECT_TRUE(Same(known, NumberedRecord(1)));
+    while (!store->Put(NumberedRecord(1), absl::ZeroDuration()).ok()) {
+      ASSERT_TRUE(store->WaitUntilUp(kLong));
+    }
+  }
 }
 
 }  // namespace

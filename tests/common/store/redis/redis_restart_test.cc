@@ -91,8 +91,9 @@ TEST(RedisRestartTest, KillsUnderEightWritersAreMissesAndItComesBackByItself) {
   EXPECT_EQ(Lookups(metrics, "rejected"), 0);
   EXPECT_GT(clients.unwritten, 0);
   EXPECT_EQ(FailedWrites(metrics, "unavailable"), clients.unwritten);
-  // One line for each change of state, whoever saw it.
-  EXPECT_GE(CountOf(log, " is down"), kKills);
+  // Told of, whoever saw it, and ever less often.
+  EXPECT_GE(CountOf(log, " is down"), 1);
+  EXPECT_LE(CountOf(log, " is down"), kKills / 10);
   EXPECT_EQ(CountOf(log, " is up"), CountOf(log, " is down") + 1);
 }
 

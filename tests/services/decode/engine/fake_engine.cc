@@ -152,7 +152,8 @@ decode::EngineOptions SmallEngine() {
   return options;
 }
 
-absl::StatusOr<std::optional<store::RecordPtr>> FakeStore::Get(const store::EmbeddingKey& key) {
+absl::StatusOr<std::optional<store::RecordPtr>> FakeStore::Get(const store::EmbeddingKey& key,
+                                                               int64_t) {
   if (on_get != nullptr) on_get();
   base::MutexLock lock(mutex_);
   while (blocked_.contains(key)) changed_.Wait(mutex_);

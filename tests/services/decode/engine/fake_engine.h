@@ -71,7 +71,9 @@ decode::EngineOptions SmallEngine();
 // Any thread.
 class FakeStore final : public store::EmbeddingStore {
  public:
-  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey& key) override;
+  using store::EmbeddingStore::Get;
+  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey& key,
+                                                      int64_t most_rows) override;
   absl::Status Put(store::RecordPtr record, absl::Duration recompute_cost) override;
 
   // Get of this key waits until Release.

@@ -81,7 +81,9 @@ class FakeTower final : public VisionTower {
 // Everything in a map; moves the clock for as long as a look or a write takes.
 class FakeStore final : public store::EmbeddingStore {
  public:
-  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey& key) override {
+  using store::EmbeddingStore::Get;
+  absl::StatusOr<std::optional<store::RecordPtr>> Get(const store::EmbeddingKey& key,
+                                                      int64_t) override {
     if (clock != nullptr) clock->Advance(get_takes);
     base::MutexLock lock(mutex_);
     ++gets_;
