@@ -34,13 +34,15 @@ std::string NameOf(const std::string& model_dir) {
 }
 
 absl::Status CheckOptions(const LocalServerOptions& options) {
-  if (options.model_dir.empty() || !std::filesystem::is_directory(options.model_dir)) {
+  std::error_code error;  // what cannot be looked at is not there
+  if (options.model_dir.empty() || !std::filesystem::is_directory(options.model_dir, error)) {
     return base::BadField("model", "MODEL_NOT_FOUND",
                           absl::StrCat("--model \"", options.model_dir,
                                        "\" is no directory: give one in Hugging Face layout, "
                                        "such as models/shelf-vqa"));
   }
-  if (!std::filesystem::exists(std::filesystem::path(options.model_dir) / "config.json")) {
+  const std::filesystem::path config = std::filesystem::path(options.model_dir) / "config.json";
+  if (!std::filesystem::exists(config, error)) {
     return base::BadField("model", "MODEL_NOT_FOUND",
                           absl::StrCat("--model \"", options.model_dir,
                                        "\" has no config.json: give a directory in Hugging Face "

@@ -3,16 +3,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/base/list_directory.h"
 #include "common/metrics/names.h"
 
 namespace tessera::ops {
@@ -42,10 +41,8 @@ double Seconds(int64_t ticks) {
 }
 
 int64_t OpenFiles() {
-  std::error_code error;
-  const std::filesystem::directory_iterator files("/proc/self/fd", error);
-  if (error) return -1;
-  return std::distance(begin(files), end(files)) - 1;  // one is the directory itself
+  // One is the directory itself; where it cannot be read there is none.
+  return static_cast<int64_t>(base::ListDirectory("/proc/self/fd").size()) - 1;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/base/list_directory.h"
 #include "common/base/status_macros.h"
 #include "common/text/json_fields.h"
 #include "common/text/tokenizer.h"
@@ -140,10 +141,9 @@ absl::StatusOr<base::Json> ReadFile(const std::filesystem::path& path) {
 
 // No tokenizer.json: says what is there instead.
 absl::Status MissingFile(const std::filesystem::path& dir) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "tokenizer.model" || entry.path().extension() == ".tiktoken" ||
+  for (const std::filesystem::path& entry : base::ListDirectory(dir)) {
+    const std::string name = entry.filename().string();
+    if (name == "tokenizer.model" || entry.extension() == ".tiktoken" ||
         name == "vocab.txt" || name == "vocab.json") {
       return UnsupportedTokenizer(dir.string(), absl::StrCat("a tokenizer of only \"", name, "\""),
                                   "tokenizer.json with a BPE model");

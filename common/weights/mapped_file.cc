@@ -4,8 +4,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,12 +25,59 @@ absl::Status SystemError(absl::string_view path, absl::string_view what, int err
                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
 }
 
+// Files that are mapped, for the handler of SIGBUS. Those that find no place have none.
+std::array<std::atomic<const MappedFile*>, 1024> mapped;
+
+void Tell(absl::string_view text) {
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(1);
+}
+
+// Calls only what a signal handler may.
+void OnBusError(int, siginfo_t* info, void*) {
+  const char* at = static_cast<const char*>(info->si_addr);
+  for (const std::atomic<const MappedFile*>& slot : mapped) {
+    const MappedFile* file = slot.load();
+    if (file == nullptr || at < file->bytes().data() ||
+        at >= file->bytes().data() + file->bytes().size()) {
+      continue;
+    }
+    Tell(file->path());
+    Tell(
+        ": was cut short, or cannot be read any more, while it was in use; write a new file and "
+        "rename it into place\n");
+    _exit(1);
+  }
+  std::signal(SIGBUS, SIG_DFL);
+  std::raise(SIGBUS);  // behind this handler: it ends the process as it would have
+}
+
+void WatchForBusErrors() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action = {};
+    action.sa_sigaction = OnBusError;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, nullptr);
+  });
+}
+
 }  // namespace
 
 MappedFile::MappedFile(std::string path, int fd, const struct stat& info, absl::string_view bytes)
-    : path_(std::move(path)), fd_(fd), info_(info), bytes_(bytes) {}
+    : path_(std::move(path)), fd_(fd), info_(info), bytes_(bytes) {
+  WatchForBusErrors();
+  for (std::atomic<const MappedFile*>& slot : mapped) {
+    const MappedFile* none = nullptr;
+    if (slot.compare_exchange_strong(none, this)) break;
+  }
+}
 
 MappedFile::~MappedFile() {
+  for (std::atomic<const MappedFile*>& slot : mapped) {
+    const MappedFile* self = this;
+    if (slot.compare_exchange_strong(self, nullptr)) break;
+  }
   if (!bytes_.empty()) munmap(const_cast<char*>(bytes_.data()), bytes_.size());
   close(fd_);
 }

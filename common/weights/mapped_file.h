@@ -11,8 +11,10 @@
 namespace tessera::weights {
 
 // A regular file mapped read-only. Immutable: any thread. The bytes are read from disk when they
-// are first touched; somebody who cuts the file short meanwhile makes such a read end in SIGBUS, so
-// model files are replaced by rename, never rewritten in place.
+// are first touched. Where somebody has cut the file short meanwhile there are none to be had: the
+// process ends with exit code 1 and a line that names the file (its handler of SIGBUS; one for all
+// files, which leaves others' SIGBUS as they are). So model files are replaced by rename, never
+// rewritten in place.
 class MappedFile {
  public:
   // NOT_FOUND when absent; INVALID_ARGUMENT when it is no regular file or cannot be mapped. Errors

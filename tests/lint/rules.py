@@ -104,6 +104,9 @@ FORBIDDEN = [
      "std::reg" + "ex recurses once a character: use common/text's PCRE2 or a small scanner"),
     (re.compile(r"\b(secure_)?get" + r"env\b"), CPP,
      re.compile(r"(^|/)main\.cc$|^(tools|tests)/"), "flags and environment are read in main.cc only"),
+    (re.compile(r"std::filesystem::(?!path\b|directory_iterator\b)\w+\((?!.*\b(error|ignored)\b)[^;]*\)|"
+                r":\s*std::filesystem::(recursive_)?directory_iterator\b"), CPP, re.compile(r"^tests/"),
+     "it may throw: give it a std::error_code, list a directory by base::ListDirectory"),
     (re.compile(r"(?<![\w.])/(home|root|Users|work)/\w"), ANYTHING, None,
      "a path of one machine: use a relative one"),
 ]

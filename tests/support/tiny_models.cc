@@ -216,16 +216,6 @@ void WriteWeights(const std::string& dir, int shards, std::vector<NamedHostTenso
 
 }  // namespace
 
-TempDir::TempDir() {
-  path_ = (std::filesystem::temp_directory_path() / "tessera_test.XXXXXX").string();
-  CHECK(mkdtemp(path_.data()) != nullptr);
-}
-
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 void WriteText(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;

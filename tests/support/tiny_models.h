@@ -8,23 +8,11 @@
 
 #include "common/base/json.h"
 #include "common/tensor/tensor.h"
+#include "tests/support/temp_dir.h"
 
 // Small random LLaVA models in the published layout: config.json, generation_config.json,
 // preprocessor_config.json and weights. For combinations that the goldens lack.
 namespace tessera::testing {
-
-// A folder of its own under the temporary directory, removed with everything in it.
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct TinyModelOptions {
   uint64_t seed = 1;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/list_directory.h"
 
 namespace tessera::tools {
 namespace {
@@ -33,9 +34,9 @@ std::string ListeningInode(const std::string& table, int port) {
 }
 
 bool Holds(const std::filesystem::path& process, const std::string& link) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(process / "fd", error)) {
-    if (std::filesystem::read_symlink(entry.path(), error) == link) return true;
+  for (const std::filesystem::path& entry : base::ListDirectory(process / "fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry, error) == link) return true;
   }
   return false;
 }
@@ -47,11 +48,10 @@ std::optional<int> ProcessAtPort(int port) {
   if (inode.empty()) inode = ListeningInode("/proc/net/tcp6", port);
   if (inode.empty()) return std::nullopt;
   const std::string link = absl::StrCat("socket:[", inode, "]");
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+  for (const std::filesystem::path& entry : base::ListDirectory("/proc")) {
     int process = 0;
-    if (!absl::SimpleAtoi(entry.path().filename().string(), &process)) continue;
-    if (Holds(entry.path(), link)) return process;
+    if (!absl::SimpleAtoi(entry.filename().string(), &process)) continue;
+    if (Holds(entry, link)) return process;
   }
   return std::nullopt;
 }
