@@ -11,6 +11,7 @@
 #include "common/rpc/bad_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/trace/request_end.h"
+#include "common/store/rows.h"
 
 namespace tessera::vision {
 namespace {
@@ -92,7 +93,10 @@ void EncodeReactor::OnReadEnd() {
 
 absl::Status EncodeReactor::TakeOffer() {
   RETURN_IF_ERROR(KeepOffer());
-  RETURN_IF_ERROR(deps_.held.Admit(key_));
+  const v1::VisionServiceGetInfoResponse& info = deps_.info;
+  ASSIGN_OR_RETURN(hold_,
+                   deps_.held.Admit(key_, store::RowBytes(deps_.identity.record_dtype,
+                                                          info.rows_per_image(), info.width())));
   if (const size_t first = request_.picture_bytes(); first > 0) {
     // It is looked at once the record is known not to be there. Others may come before the caller
     // hears that none is needed.
@@ -163,6 +167,7 @@ void EncodeReactor::Lookup(absl::Time asked) {
 
 // Nobody has the record.
 absl::Status EncodeReactor::BeginPicture() {
+  if (const std::optional<absl::Status> refused = deps_.refused.Find(key_)) return *refused;
   RETURN_IF_ERROR(room_.status());
   picture_.emplace(offered_, deps_.limits, deps_.plan);
   awaited_ = Awaited::kBytes;
@@ -176,8 +181,8 @@ absl::Status EncodeReactor::BeginPicture() {
 }
 
 store::FoundRecord EncodeReactor::Find() {
-  if (deps_.tiered != nullptr) return deps_.tiered->GetFrom(key_);
-  const auto record = deps_.store.Get(key_);
+  if (deps_.tiered != nullptr) return deps_.tiered->GetFrom(key_, deps_.info.rows_per_image());
+  const auto record = deps_.store.Get(key_, deps_.info.rows_per_image());
   if (record.ok()) return {record->value_or(nullptr)};
   base::Log(base::LogLevel::kWarning,
             absl::StrCat("embedding store: taken as a miss: ", record.status().message()));
@@ -281,6 +286,9 @@ absl::Status EncodeReactor::Submit() {
   task.grid_height = picture_->plan()->grid_height;
   task.grid_width = picture_->plan()->grid_width;
   task.done = [this](absl::StatusOr<Encoded> encoded) {
+    if (absl::IsInvalidArgument(encoded.status())) {
+      deps_.refused.Add(tenant_, key_, encoded.status());
+    }
     if (!encoded.ok()) return Fail(encoded.status());
     stages_ += encoded->stages;
     spans_.insert(spans_.end(), encoded->spans.begin(), encoded->spans.end());
@@ -311,7 +319,7 @@ absl::Status EncodeReactor::SendReady(const store::RecordPtr& held, v1::CacheTie
   if (verdict) deps_.metrics.OnVerdict(*verdict);
   RETURN_IF_ERROR(deps_.gate.Check(scores));
   Count(absl::OkStatus(), tier, record.rows);
-  hold_.emplace(deps_.held, held);
+  hold_->Keep(held);
   v1::EncodeResponse response;
   v1::EncodeReady& ready = *response.mutable_ready();
   v1::ImageRef& ref = *ready.mutable_ref();

@@ -97,8 +97,8 @@ class EncodeReactor final : public grpc::ServerBidiReactor<EncodeRequest, v1::En
   size_t superfluous_bytes_ = 0;  // that may come of a picture whose record exists
   store::EmbeddingKey key_;
   StageTimes stages_;
-  std::vector<StageSpan> spans_;  // of the stages
-  std::optional<HeldRecords::Hold> hold_;
+  std::vector<StageSpan> spans_;             // of the stages
+  std::unique_ptr<HeldRecords::Hold> hold_;  // from the offer on
 
   mutable base::Mutex mutex_;
   std::deque<v1::EncodeResponse> outbox_ ABSL_GUARDED_BY(mutex_);  // the first is being written

@@ -27,6 +27,7 @@ namespace {
 
 constexpr size_t kMaxLookups = 1024;  // waiting for a lookup thread
 // Of GetRecord, which only reads memory, and bounds how many there are.
+constexpr size_t kMostRefused = 4096, kMostRefusedOfTenant = 512;  // pictures
 constexpr int kRecordThreads = 2;
 constexpr size_t kMaxRecords = 64;
 
@@ -54,7 +55,9 @@ struct StepDeps {
 PrepareSteps MakeSteps(const ImageLimits& limits, const PreprocessConfig& config,
                        const QualityGate& gate, const StepDeps& deps) {
   PrepareSteps steps;
-  steps.decode = [limits](absl::string_view bytes) { return DecodeImage(bytes, limits); };
+  steps.decode = [limits](absl::string_view bytes, const StillWanted& wanted) {
+    return DecodeImage(bytes, limits, wanted);
+  };
   steps.preprocess = [config, gate, deps](const RgbImage& image) -> absl::StatusOr<Prepared> {
     ASSIGN_OR_RETURN(Preprocessed input, Preprocess(image, config));
     const absl::Time begin = deps.clock.Now();
@@ -108,6 +111,7 @@ struct VisionRuntime::Stack {
   weights::CanaryResult canary;
   std::unique_ptr<EncodePipeline> pipeline;
   std::unique_ptr<HeldRecords> held;
+  RefusedPictures refused{kMostRefused, kMostRefusedOfTenant};
   std::unique_ptr<base::WorkerPool> lookups, records;
   std::unique_ptr<VisionService> service;
 
@@ -171,12 +175,27 @@ void VisionRuntime::Stack::Start(const VisionOptions& options, const VisionStore
   answer.set_width(static_cast<uint32_t>(info.width));
   answer.set_device(info.device);
   answer.set_weight_bytes(info.memory.weights);
-  service = std::make_unique<VisionService>(VisionServiceDeps{
-      *pipeline, *lookups, *records, stores.store, stores.local, *held, clock, metrics, identity,
-      gate, options.image_limits,
-      [this](const ImageHeader& header) { return PlanRows(header, config); }, answer, stores.codec,
-      options.origin, static_cast<uint32_t>(options.max_pending_images), options.spans,
-      stores.tiered, canary.status.ok()});
+  service = std::make_unique<VisionService>(
+      VisionServiceDeps{*pipeline,
+                        *lookups,
+                        *records,
+                        stores.store,
+                        stores.local,
+                        *held,
+                        refused,
+                        clock,
+                        metrics,
+                        identity,
+                        gate,
+                        options.image_limits,
+                        [this](const ImageHeader& header) { return PlanRows(header, config); },
+                        answer,
+                        stores.codec,
+                        options.origin,
+                        static_cast<uint32_t>(options.max_pending_images),
+                        options.spans,
+                        stores.tiered,
+                        canary.status.ok()});
 }
 
 absl::StatusOr<std::unique_ptr<VisionRuntime>> VisionRuntime::Create(const VisionOptions& options,

@@ -17,6 +17,7 @@
 #include "services/vision/encoder/held_records.h"
 #include "services/vision/encoder/identity.h"
 #include "services/vision/encoder/quality_gate.h"
+#include "services/vision/encoder/refused_pictures.h"
 #include "services/vision/image/picture.h"
 #include "services/vision/vision_metrics.h"
 #include "tessera/v1/vision.pb.h"
@@ -31,6 +32,7 @@ struct VisionServiceDeps {
   store::EmbeddingStore& store;
   store::EmbeddingStore& local;  // what of it is in this process's memory, for GetRecord
   HeldRecords& held;             // by calls whose caller has not closed its side
+  RefusedPictures& refused;
   base::Clock& clock;
   const VisionMetrics& metrics;
   RowIdentity identity;

@@ -1,38 +1,46 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
+#include <memory>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "common/store/embedding_record.h"
 
 namespace tessera::vision {
 
 // Records that open calls keep alive, so that whoever was told of one finds it in the store (which
-// finds what is held). Bytes are counted once for a key, however many hold it. Any thread.
+// finds what is held), and the room for those that are being made. Bytes are counted once for a
+// key, however many hold it. Any thread.
 class HeldRecords {
  public:
   explicit HeldRecords(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // One record held; gives it back when it goes. The HeldRecords outlives it.
+  // Room for one record, then the record; gives it back when it goes. One thread at a time; the
+  // HeldRecords outlives it.
   class Hold {
    public:
-    Hold(HeldRecords& owner, store::RecordPtr record);
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
+    // The record is there. REQUIRES: it has the key of the room; once.
+    void Keep(store::RecordPtr record);
 
    private:
+    friend class HeldRecords;
+    Hold(HeldRecords& owner, const store::EmbeddingKey& key) : owner_(owner), key_(key) {}
+
     HeldRecords& owner_;
-    const store::RecordPtr record_;
+    const store::EmbeddingKey key_;
+    store::RecordPtr record_;
   };
 
-  // To be asked before the work for a record: RESOURCE_EXHAUSTED (QUEUE_FULL, with retry) while
-  // max_bytes are held and `key` is not among them. What is under way by then comes on top, so the
-  // bytes held are bounded by max_bytes and the records of all pending pictures.
-  absl::Status Admit(const store::EmbeddingKey& key) const;
+  // Before the work for a record of some `expected` bytes (0: not known). RESOURCE_EXHAUSTED
+  // (QUEUE_FULL, with retry) where they would be more than max_bytes with what is held, unless
+  // `key` is among that, or nothing is held. So what is held is bounded by max_bytes as far as
+  // `expected` is true.
+  absl::StatusOr<std::unique_ptr<Hold>> Admit(const store::EmbeddingKey& key, size_t expected);
 
   size_t bytes() const;
 

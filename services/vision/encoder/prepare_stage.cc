@@ -91,7 +91,8 @@ absl::Status PrepareStage::DecodeAndPreprocess(EncodeJob& job) {
 }
 
 absl::Status PrepareStage::DecodeAndPreprocessWithRoom(EncodeJob& job) {
-  ASSIGN_OR_RETURN(const RgbImage image, steps_.decode(job.task.bytes));
+  ASSIGN_OR_RETURN(const RgbImage image,
+                   steps_.decode(job.task.bytes, [&] { return deps_.jobs.Wanted(job); }));
   std::string().swap(job.task.bytes);
   job.log.Mark(Stage::kImageDecode, deps_.clock.Now());
   if (!deps_.jobs.Wanted(job)) return absl::CancelledError();

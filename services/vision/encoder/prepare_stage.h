@@ -20,7 +20,9 @@ namespace tessera::vision {
 
 // What is done with a picture before the tower. Pure; called from several threads at once.
 struct PrepareSteps {
-  std::function<absl::StatusOr<RgbImage>(absl::string_view bytes)> decode;
+  // Any error where `wanted` says that nobody waits any more.
+  std::function<absl::StatusOr<RgbImage>(absl::string_view bytes, const StillWanted& wanted)>
+      decode;
   // Quality is scored, and refused, here.
   std::function<absl::StatusOr<Prepared>(const RgbImage& image)> preprocess;
 };

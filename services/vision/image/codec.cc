@@ -7,6 +7,8 @@
 
 namespace tessera::vision {
 
+absl::Status NotWanted() { return absl::CancelledError("nobody waits for the picture"); }
+
 absl::Status MoreBytesNeeded() { return absl::OutOfRangeError("the header has not all come"); }
 
 absl::Status ImageError(absl::string_view reason, absl::string_view message) {

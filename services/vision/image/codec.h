@@ -28,13 +28,17 @@ absl::StatusOr<ImageHeader> ReadPngHeader(const Beginning& in);
 absl::StatusOr<ImageHeader> ReadWebpHeader(const Beginning& in);
 absl::StatusOr<ImageHeader> ReadBmpHeader(const Beginning& in);
 
-absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes, const ImageHeader& header);
-absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes, const ImageHeader& header);
+absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes, const ImageHeader& header,
+                                    const StillWanted& wanted);
+absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes, const ImageHeader& header,
+                                   const StillWanted& wanted);
 absl::StatusOr<RgbImage> DecodeWebp(absl::string_view bytes, const ImageHeader& header);
 absl::StatusOr<RgbImage> DecodeBmp(absl::string_view bytes, const ImageHeader& header);
 
 // OUT_OF_RANGE, which no other error of this folder is. It does not leave the folder.
 absl::Status MoreBytesNeeded();
+// CANCELLED: nobody waits for the picture.
+absl::Status NotWanted();
 // INVALID_ARGUMENT, of one of the reasons in image.h.
 absl::Status ImageError(absl::string_view reason, absl::string_view message);
 absl::Status CorruptImage(absl::string_view format, absl::string_view what);

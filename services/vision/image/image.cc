@@ -65,12 +65,13 @@ absl::StatusOr<ImageHeader> ReadFormatHeader(ImageFormat format, const Beginning
   return absl::InternalError("unreachable");
 }
 
-absl::StatusOr<RgbImage> DecodeFormat(absl::string_view bytes, const ImageHeader& header) {
+absl::StatusOr<RgbImage> DecodeFormat(absl::string_view bytes, const ImageHeader& header,
+                                      const StillWanted& wanted) {
   switch (header.format) {
     case ImageFormat::kJpeg:
-      return DecodeJpeg(bytes, header);
+      return DecodeJpeg(bytes, header, wanted);
     case ImageFormat::kPng:
-      return DecodePng(bytes, header);
+      return DecodePng(bytes, header, wanted);
     case ImageFormat::kWebp:
       return DecodeWebp(bytes, header);
     case ImageFormat::kBmp:
@@ -129,9 +130,11 @@ absl::StatusOr<std::optional<ImageHeader>> ReadHeaderOfPrefix(absl::string_view 
   return header.status();
 }
 
-absl::StatusOr<RgbImage> DecodeImage(absl::string_view bytes, const ImageLimits& limits) {
+absl::StatusOr<RgbImage> DecodeImage(absl::string_view bytes, const ImageLimits& limits,
+                                     const StillWanted& wanted) {
   ASSIGN_OR_RETURN(const ImageHeader header, ReadHeader(bytes, limits));
-  ASSIGN_OR_RETURN(RgbImage stored, DecodeFormat(bytes, header));
+  ASSIGN_OR_RETURN(RgbImage stored, DecodeFormat(bytes, header, wanted));
+  if (wanted && !wanted()) return NotWanted();
   return Orient(std::move(stored), header.orientation);
 }
 

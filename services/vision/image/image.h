@@ -15,6 +15,7 @@ namespace tessera::vision {
 //   IMAGE_EMPTY      no bytes
 //   IMAGE_FORMAT     not JPEG, PNG, WebP or BMP, or a kind of them that is not supported
 //   IMAGE_TOO_LARGE  above one of the limits, which the message names
+//   IMAGE_TOO_COMPLEX  a JPEG whose scans would take more than about a second
 //   IMAGE_CORRUPT    broken or cut
 // Messages never hold bytes of the picture.
 
@@ -32,7 +33,9 @@ absl::StatusOr<std::optional<ImageHeader>> ReadHeaderOfPrefix(absl::string_view 
 
 // ReadHeader, then the pixels: EXIF orientation applied, alpha flattened on white, 16 bit divided
 // by 257, grey and palettes widened, CMYK and YCCK converted, profiles and gamma ignored. A cut
-// file is refused; a JPEG that lacks nothing but its end marker is not.
-absl::StatusOr<RgbImage> DecodeImage(absl::string_view bytes, const ImageLimits& limits);
+// file is refused; a JPEG that lacks nothing but its end marker is not. CANCELLED where `wanted`
+// says no.
+absl::StatusOr<RgbImage> DecodeImage(absl::string_view bytes, const ImageLimits& limits,
+                                     const StillWanted& wanted = nullptr);
 
 }  // namespace tessera::vision

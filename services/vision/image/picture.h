@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -24,6 +25,10 @@ struct ImageLimits {
   size_t max_decode_bytes = size_t{512}
                             << 20;  // estimated peak while decoding, the result included
 };
+
+// Whether anybody still waits for a picture: asked while it is decoded, of a JPEG or a PNG once for
+// a few rows. Null: somebody does.
+using StillWanted = std::function<bool()>;
 
 enum class ImageFormat { kJpeg, kPng, kWebp, kBmp };
 

@@ -27,6 +27,8 @@ struct PngReader {
   size_t size;
   size_t at;
   bool out_of_bytes;
+  const StillWanted* wanted;  // of decoding
+  bool unwanted;
   char message[128];
 };
 
@@ -61,7 +63,9 @@ class Png {
 
   bool ok() const { return reader_.png != nullptr && reader_.info != nullptr; }
   PngReader* get() { return &reader_; }
-  absl::Status Failure() const { return CorruptImage("png", reader_.message); }
+  absl::Status Failure() const {
+    return reader_.unwanted ? NotWanted() : CorruptImage("png", reader_.message);
+  }
 
  private:
   PngReader reader_;
@@ -92,12 +96,20 @@ bool TryTransform(PngReader* reader, size_t row_bytes) {
   return true;
 }
 
+// Before a row is read; every 16th time it is asked for.
+void StopUnwanted(PngReader* reader, int row) {
+  if (row % 16 != 0 || !*reader->wanted || (*reader->wanted)()) return;
+  reader->unwanted = true;
+  png_error(reader->png, "nobody waits for it");
+}
+
 // `flat_rgb`: where rows go that have no alpha, or are flattened at once; `rgba_row` is room for
 // one.
 bool TryReadRows(PngReader* reader, int height, uint8_t* rgba_row, uint8_t* flat_rgb) {
   if (setjmp(png_jmpbuf(reader->png))) return false;
   const int64_t width = png_get_image_width(reader->png, reader->info);
   for (int y = 0; y < height; ++y) {
+    StopUnwanted(reader, y);
     uint8_t* out = flat_rgb + y * width * 3;
     png_read_row(reader->png, rgba_row != nullptr ? rgba_row : out, nullptr);
     if (rgba_row != nullptr) FlattenOnWhite(rgba_row, width, out);
@@ -110,7 +122,10 @@ bool TryReadRows(PngReader* reader, int height, uint8_t* rgba_row, uint8_t* flat
 bool TryReadPasses(PngReader* reader, int height, size_t row_bytes, uint8_t* rows) {
   if (setjmp(png_jmpbuf(reader->png))) return false;
   for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; ++pass) {
-    for (int y = 0; y < height; ++y) png_read_row(reader->png, rows + y * row_bytes, nullptr);
+    for (int y = 0; y < height; ++y) {
+      StopUnwanted(reader, y);
+      png_read_row(reader->png, rows + y * row_bytes, nullptr);
+    }
   }
   png_read_end(reader->png, nullptr);
   return true;
@@ -171,8 +186,10 @@ absl::StatusOr<ImageHeader> ReadPngHeader(const Beginning& in) {
   return header;
 }
 
-absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes, const ImageHeader& header) {
+absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes, const ImageHeader& header,
+                                   const StillWanted& wanted) {
   Png reader(bytes);
+  reader.get()->wanted = &wanted;
   RETURN_IF_ERROR(Open(reader, /*whole=*/true));
   const size_t width = static_cast<size_t>(header.stored_width);
   const size_t row_bytes = width * (header.alpha ? 4 : 3);

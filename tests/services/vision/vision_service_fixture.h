@@ -45,7 +45,9 @@ struct Call {
 class VisionServiceTest : public ::testing::Test {
  protected:
   VisionServiceTest() {
-    steps_.decode = [](absl::string_view bytes) { return DecodeImage(bytes, {}); };
+    steps_.decode = [](absl::string_view bytes, const StillWanted& wanted) {
+      return DecodeImage(bytes, {});
+    };
     steps_.preprocess = [this](const RgbImage& image) -> absl::StatusOr<Prepared> {
       const QualityScores scores = Scores(image);
       if (absl::Status status = gate_.Check(scores); !status.ok()) return status;
@@ -79,8 +81,8 @@ class VisionServiceTest : public ::testing::Test {
     info.set_width(2);
     info.set_device("fake");
     service_ = std::make_unique<VisionService>(
-        VisionServiceDeps{*pipeline_, *lookups_, *records_, store_, store_, *held_, clock_,
-                          metrics_, identity_, gate_, limits_,
+        VisionServiceDeps{*pipeline_, *lookups_, *records_, store_, store_, *held_, refused_,
+                          clock_, metrics_, identity_, gate_, limits_,
                           [](const ImageHeader&) -> absl::StatusOr<ImagePlan> {
                             return ImagePlan{1, 1, 1, 1, 1};
                           },
@@ -153,6 +155,7 @@ class VisionServiceTest : public ::testing::Test {
   std::unique_ptr<EncodePipeline> pipeline_;
   size_t max_held_bytes_ = 1 << 20;
   std::unique_ptr<HeldRecords> held_;
+  RefusedPictures refused_{16, 8};
   std::unique_ptr<base::WorkerPool> lookups_, records_;
   std::unique_ptr<VisionService> service_;
   std::unique_ptr<rpc::Server> server_;

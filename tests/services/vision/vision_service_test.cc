@@ -93,7 +93,7 @@ TEST_F(VisionServiceTest, ATruncatedPictureIsNotCachedAndTheNextRequestWorks) {
 }
 
 TEST_F(VisionServiceTest, AHugePictureIsRefusedFromItsHeader) {
-  steps_.decode = [](absl::string_view) -> absl::StatusOr<RgbImage> {
+  steps_.decode = [](absl::string_view, const StillWanted&) -> absl::StatusOr<RgbImage> {
     ADD_FAILURE() << "decoded";
     return RgbImage();
   };
@@ -127,12 +127,44 @@ TEST_F(VisionServiceTest, TheGateRefusesNewAndKnownPicturesByTodaysThresholds) {
   EXPECT_EQ(Run(Bmp(3, 100)).ready->ref().quality().verdict(), v1::QUALITY_VERDICT_PASS);
 }
 
+TEST_F(VisionServiceTest, ARefusedPictureIsNeitherTakenNorDecodedAgain) {
+  std::atomic<int> decoded = 0;
+  steps_.decode = [&](absl::string_view, const StillWanted&) -> absl::StatusOr<RgbImage> {
+    ++decoded;
+    return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_CORRUPT", "broken inside");
+  };
+  Start();
+  const std::string bytes = Bmp(3, 'a');
+  for (int i = 0; i < 50; ++i) {
+    const Call call = Run(bytes);
+    EXPECT_EQ(base::ReasonOf(call.status), "IMAGE_CORRUPT") << call.status;
+    EXPECT_EQ(call.status.message(), "broken inside");
+    EXPECT_EQ(call.need_bytes, i == 0);
+  }
+  EXPECT_EQ(decoded, 1);
+  EXPECT_EQ(base::ReasonOf(Run(bytes, "another tenant").status), "IMAGE_CORRUPT");
+  EXPECT_EQ(decoded, 2);
+}
+
+TEST_F(VisionServiceTest, AFailureThatIsNoRefusalIsTriedAgain) {
+  std::atomic<int> decoded = 0;
+  const auto decode = steps_.decode;
+  steps_.decode = [&](absl::string_view bytes,
+                      const StillWanted& wanted) -> absl::StatusOr<RgbImage> {
+    if (++decoded == 1) return absl::ResourceExhaustedError("no memory");
+    return decode(bytes, wanted);
+  };
+  Start();
+  EXPECT_EQ(Run(Bmp(3, 'a')).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Run(Bmp(3, 'a')).status.ok());
+}
+
 TEST_F(VisionServiceTest, ACallerThatLeavesDropsItsWaiterAndTheOtherIsAnswered) {
   Gate gate;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     gate.Pass();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   options_.prepare_threads = 1;
   Start();
@@ -187,9 +219,9 @@ TEST_F(VisionServiceTest, ADelayInEachStageAppearsInExactlyItsField) {
   const auto decode = steps_.decode;
   const auto preprocess = steps_.preprocess;
   absl::Duration decode_takes, preprocess_takes, encode_takes;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     clock_.Advance(decode_takes);
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   steps_.preprocess = [&, preprocess](const RgbImage& image) {
     clock_.Advance(preprocess_takes);

@@ -56,9 +56,9 @@ TEST_F(EncodePipelineTest, ARecordThatCameMeanwhileIsTaken) {
 TEST_F(EncodePipelineTest, CancellingOneOfTwoWaitersLeavesTheOther) {
   Gate gate;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     gate.Pass();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   Start();
   WaiterId id = 0;
@@ -74,9 +74,9 @@ TEST_F(EncodePipelineTest, CancellingOneOfTwoWaitersLeavesTheOther) {
 TEST_F(EncodePipelineTest, CancellingTheLastWaiterDropsTheWork) {
   Gate gate;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     if (bytes == "ab") gate.Pass();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   const auto preprocess = steps_.preprocess;
   steps_.preprocess = [preprocess](const RgbImage& image) {
@@ -202,9 +202,9 @@ TEST_F(EncodePipelineTest, AJoinersBytesAreLetGoAtOnce) {
 TEST_F(EncodePipelineTest, ADroppedPictureGivesItsBytesBack) {
   Gate gate;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     gate.Pass();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   options_.max_pending_bytes = 3;
   Start();
@@ -240,9 +240,9 @@ TEST_F(EncodePipelineTest, DrainWaitsForTheAcceptedAndRefusesTheNew) {
 TEST_F(EncodePipelineTest, WaitersLeftAtTheEndAreTold) {
   Gate gate;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     gate.Pass();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   Start();
   Answer first = Submit("ab"), second = Submit("cd");

@@ -20,7 +20,7 @@ using Answer = std::future<absl::StatusOr<Encoded>>;
 class EncodePipelineTest : public ::testing::Test {
  protected:
   EncodePipelineTest() {
-    steps_.decode = [](absl::string_view bytes) -> absl::StatusOr<RgbImage> {
+    steps_.decode = [](absl::string_view bytes, const StillWanted&) -> absl::StatusOr<RgbImage> {
       if (bytes == "broken") {
         return base::Error(absl::StatusCode::kInvalidArgument, "IMAGE_CORRUPT", "cut");
       }

@@ -18,10 +18,10 @@ class PrepareStageTest : public EncodePipelineTest {};
 TEST_F(PrepareStageTest, APictureThatIsDroppedWaitsForNoMemoryAndIsNotDecoded) {
   Gate gate;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     EXPECT_EQ(bytes, "ab");
     gate.Pass();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   options_.prepare_threads = 2;
   options_.max_decode_bytes = 19;  // each takes 10
@@ -64,12 +64,12 @@ TEST_F(PrepareStageTest, DecodersShareABudgetOfMemory) {
   base::Mutex mutex;
   int running = 0, most = 0;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     {
       base::MutexLock lock(mutex);
       most = std::max(most, ++running);
     }
-    auto image = decode(bytes);
+    auto image = decode(bytes, wanted);
     base::MutexLock lock(mutex);
     --running;
     return image;

@@ -22,9 +22,9 @@ class StageTimesTest : public EncodePipelineTest {
 
 TEST_F(StageTimesTest, ImageDecode) {
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     clock_.Advance(absl::Seconds(3));
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   Start();
   ExpectOnly(Submit("ab").get()->stages, Stage::kImageDecode, absl::Seconds(3));
@@ -65,9 +65,9 @@ TEST_F(StageTimesTest, QueueAndWhatALateJoinerSaw) {
   tower_.hook = [&] { gate.Pass(); };
   Gate third_is_decoded;
   const auto decode = steps_.decode;
-  steps_.decode = [&, decode](absl::string_view bytes) {
+  steps_.decode = [&, decode](absl::string_view bytes, const StillWanted& wanted) {
     if (bytes == "ccc") third_is_decoded.Open();
-    return decode(bytes);
+    return decode(bytes, wanted);
   };
   Start();
   Answer first = Submit("a");

@@ -197,6 +197,28 @@ TEST(DecodeImage, TwentyBombsAtOnceAreRefusedWithShortMessages) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Given up at any of the moments in which it is asked whether anybody waits.
+TEST(DecodeImage, APictureThatNobodyWaitsForIsGivenUpOnTheWay) {
+  const RgbImage scene = Scene(400, 300, 4);
+  const std::string odd = GoldensDirectory() + "/images_odd/";
+  for (const std::string& bytes :
+       {EncodePng(scene), ReadFileOrDie(odd + "jpeg_progressive.jpg"),
+        ReadFileOrDie(odd + "jpeg_420.jpg"), ReadFileOrDie(odd + "webp_lossy.webp")}) {
+    int asked = 0;
+    ASSERT_TRUE(DecodeImage(bytes, {}, [&] { return ++asked > 0; }).ok());
+    ASSERT_GE(asked, 1);
+    for (int last = 1; last <= asked; ++last) {
+      int now = 0;
+      const auto image = DecodeImage(bytes, {}, [&] { return ++now < last; });
+      EXPECT_TRUE(absl::IsCancelled(image.status())) << image.status();
+      EXPECT_EQ(now, last) << "it is not asked again";
+    }
+  }
+  int asked = 0;
+  EXPECT_TRUE(
+      absl::IsCancelled(DecodeImage(EncodePng(scene), {}, [&] { return ++asked < 10; }).status()));
+}
+
 TEST(DecodeImage, ForeignFormatsAreNamed) {
   const auto message = [](absl::string_view bytes) {
     return std::string(DecodeImage(bytes, ImageLimits()).status().message());
