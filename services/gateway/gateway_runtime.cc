@@ -211,7 +211,7 @@ absl::Status GatewayRuntime::Meet(const GatewayPeers& peers) {
   info.set_decode_device(read->device());
   vision_ = MakeRoutedVisionClient(*vision_replicas_);
   decode_ = MakeRoutedDecodeClient(*decode_replicas_);
-  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, std::move(fingerprint),
+  resolver_ = std::make_unique<ImageResolver>(*vision_, known_, clock_, std::move(fingerprint),
                                               info.rows_per_image(), read->width());
   admission_.SetTotal(static_cast<int64_t>(read->kv_cache_tokens()));
   service_ = std::make_unique<GatewayService>(api_deps(), info);

@@ -115,10 +115,8 @@ void Answer::ResolvePictures() {
     const auto picture = static_cast<uint32_t>(i);
     Begin(deps_.resolver.Resolve(
         parsed_.pictures[i], request_,
-        {.on_plan =
-             [self = shared_from_this(), picture](const v1::ImageRef&) {
-               self->Tell({.kind = AnswerEventKind::kPlanned, .picture = picture});
-             },
+        {.on_plan = [self = shared_from_this(), picture](
+                        const v1::ImageRef& planned) { self->OnPlanned(picture, planned.rows()); },
          .on_done =
              [self = shared_from_this(), picture](absl::StatusOr<ResolvedImage> image) {
                self->OnResolved(picture, std::move(image));
@@ -126,10 +124,38 @@ void Answer::ResolvePictures() {
   }
 }
 
-// The rows of all pictures are known here, and nothing of what is planned is encoded yet: the place
-// to refuse a request whose rows do not fit.
+void Answer::OnPlanned(uint32_t picture, uint32_t rows) {
+  Orders orders;
+  {
+    base::MutexLock lock(mutex_);
+    pictures_.Plan(picture, rows);
+    orders = Take({.kind = AnswerEventKind::kPlanned, .picture = picture});
+  }
+  Do(orders);
+}
+
+// Nothing of what is planned is encoded yet, and nothing is where it cannot fit.
 void Answer::Proceed(const std::vector<std::shared_ptr<EncodeCall>>& calls) {
+  const absl::Status fits = CheckRows();
+  if (!fits.ok()) return Tell({.kind = AnswerEventKind::kAbort, .status = fits});
   for (const std::shared_ptr<EncodeCall>& call : calls) call->Proceed();
+}
+
+absl::Status Answer::CheckRows() {
+  int64_t rows = 0;
+  {
+    base::MutexLock lock(mutex_);
+    rows = pictures_.rows();
+  }
+  constexpr int64_t kLeastText = 2;  // a token of the prompt, and one of the answer
+  if (deps_.context_tokens == 0 || rows + kLeastText <= deps_.context_tokens) {
+    return absl::OkStatus();
+  }
+  return base::BadField(
+      "messages", "CONTEXT_TOO_LONG",
+      absl::StrCat("the request's ", parsed_.pictures.size(), " pictures have ", rows,
+                   " rows; the context has ", deps_.context_tokens,
+                   " tokens, for prompt and answer together. Use fewer pictures"));
 }
 
 void Answer::OnResolved(uint32_t picture, absl::StatusOr<ResolvedImage> image) {

@@ -109,7 +109,10 @@ class Answer final : public DecodeEvents,
   void AskTurn();
   void OnTurn(const absl::Status& status);
   void ResolvePictures();
+  void OnPlanned(uint32_t picture, uint32_t rows);
   void Proceed(const std::vector<std::shared_ptr<EncodeCall>>& calls);
+  // The rows of all pictures are known: not OK where they cannot fit, whatever the text.
+  absl::Status CheckRows();
   void OnResolved(uint32_t picture, absl::StatusOr<ResolvedImage> image);
   void AskDecode();
   // Changes what decode is asked, or where, for the deadline's sake; not OK: it cannot be met.

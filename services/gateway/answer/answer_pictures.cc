@@ -115,6 +115,14 @@ uint32_t AnswerPictures::NumberOf(uint32_t index) const {
   return static_cast<uint32_t>(place - asked_.begin());
 }
 
+int64_t AnswerPictures::rows() const {
+  int64_t rows = 0;
+  for (size_t i = 0; i < images_.size(); ++i) {
+    if (!left_out_[i]) rows += images_[i].ref.rows();
+  }
+  return rows;
+}
+
 int64_t AnswerPictures::rows_made() const {
   int64_t rows = 0;
   for (const ResolvedImage& image : images_) {

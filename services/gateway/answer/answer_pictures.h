@@ -29,6 +29,11 @@ class AnswerPictures {
   // The client would rather be answered without a picture of which vision said `status`.
   bool IsSpare(const absl::Status& status) const;
 
+  // Picture `index` will be so many rows.
+  void Plan(size_t index, uint32_t rows) { images_[index].ref.set_rows(rows); }
+  // Of the pictures that are planned or there.
+  int64_t rows() const;
+
   // What became of picture `index`. REQUIRES: it is OK, or IsSpare.
   void Keep(size_t index, absl::StatusOr<ResolvedImage> image);
   // In the midst of an answer, where what the picture cost is known: its rows alone.

@@ -31,7 +31,21 @@ class ImageResolver::Question final : public EncodeCall,
   void Start() override {
     bool anew = false;
     if (auto known = resolver_.Look(shared_from_this(), anew)) return Answer(*std::move(known));
-    if (anew) AskVision();
+    if (anew) return AskVision();
+    const base::Timers::Id expiry =
+        resolver_.timers_.At(request_.deadline, [weak = weak_from_this()] {
+          const std::shared_ptr<Question> late = weak.lock();
+          if (late) late->StopWaiting(absl::DeadlineExceededError("an upload took too long"));
+        });
+    bool over = false, cancelled = false;
+    {
+      base::MutexLock lock(mutex_);
+      expiry_ = expiry;
+      over = over_;
+      cancelled = cancelled_;
+    }
+    if (over) resolver_.timers_.Cancel(expiry);
+    if (cancelled) StopWaiting(Cancelled());
   }
   void Proceed() override {
     std::shared_ptr<EncodeCall> call;
@@ -49,10 +63,24 @@ class ImageResolver::Question final : public EncodeCall,
       cancelled_ = true;
       call = call_;
     }
-    if (call) call->Cancel();
+    if (call) return call->Cancel();
+    StopWaiting(Cancelled());
   }
 
-  void Answer(absl::StatusOr<ResolvedImage> image) { events_.on_done(std::move(image)); }
+  // What it waited for is over: nothing else answers it.
+  void WaitNoMore() {
+    base::Timers::Id expiry = 0;
+    {
+      base::MutexLock lock(mutex_);
+      over_ = true;
+      expiry = expiry_;
+    }
+    resolver_.timers_.Cancel(expiry);
+  }
+  void Answer(absl::StatusOr<ResolvedImage> image) {
+    picture_.bytes = nullptr;
+    std::exchange(events_, {}).on_done(std::move(image));
+  }
   void AskVision() {
     const bool likely_new = picture_.bytes != nullptr;
     const auto call = resolver_.Encode(picture_, likely_new, request_, std::move(events_));
@@ -70,6 +98,13 @@ class ImageResolver::Question final : public EncodeCall,
   }
 
  private:
+  static absl::Status Cancelled() { return absl::CancelledError("the request was cancelled"); }
+  void StopWaiting(const absl::Status& status) {
+    if (!resolver_.StopWaiting(*this)) return;
+    WaitNoMore();
+    Answer(status);
+  }
+
   ImageResolver& resolver_;
   Picture picture_;
   const rpc::RequestContext request_;
@@ -78,6 +113,8 @@ class ImageResolver::Question final : public EncodeCall,
   std::shared_ptr<EncodeCall> call_ ABSL_GUARDED_BY(mutex_);  // of vision; null: not asked
   bool wanted_ ABSL_GUARDED_BY(mutex_) = false;               // Proceed was called
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;            // what it waited for
+  base::Timers::Id expiry_ ABSL_GUARDED_BY(mutex_) = 0;  // of waiting for an upload
 };
 
 std::shared_ptr<EncodeCall> ImageResolver::Resolve(const Picture& picture,
@@ -105,6 +142,19 @@ std::optional<absl::StatusOr<ResolvedImage>> ImageResolver::Look(
   if (known && !picture.bytes) return known->status();
   anew = true;
   return std::nullopt;
+}
+
+bool ImageResolver::StopWaiting(Question& question) {
+  base::MutexLock lock(mutex_);
+  const auto upload = ahead_.find(Key(question.picture().tenant, question.picture().digest));
+  if (upload == ahead_.end()) return false;
+  std::vector<std::shared_ptr<Question>>& waiters = upload->second.waiters;
+  const auto found = std::find_if(
+      waiters.begin(), waiters.end(),
+      [&](const std::shared_ptr<Question>& waiter) { return waiter.get() == &question; });
+  if (found == waiters.end()) return false;
+  waiters.erase(found);
+  return true;
 }
 
 std::shared_ptr<EncodeCall> ImageResolver::Encode(const Picture& picture, bool likely_new,
@@ -209,6 +259,7 @@ void ImageResolver::FinishAhead(const Picture& picture, absl::StatusOr<ResolvedI
   }
   const bool refused = absl::IsInvalidArgument(result.status());
   for (const std::shared_ptr<Question>& waiter : ahead.waiters) {
+    waiter->WaitNoMore();
     if (result.ok() || refused || !waiter->picture().bytes) {
       waiter->Answer(result);
     } else {

@@ -9,7 +9,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/timers.h"
 #include "services/gateway/fleet/vision_client.h"
 #include "services/gateway/pictures/known_images.h"
 
@@ -39,18 +41,20 @@ class ImageResolver {
   // another. All outlive the resolver.
   // `rows`: of every picture; 0 where they differ. `width`: columns that decode reads; 0 where
   // that is not known.
-  ImageResolver(VisionClient& vision, KnownImages& known, std::string fingerprint,
-                uint32_t rows = 0, uint32_t width = 0)
+  ImageResolver(VisionClient& vision, KnownImages& known, base::Clock& clock,
+                std::string fingerprint, uint32_t rows = 0, uint32_t width = 0)
       : vision_(vision),
         known_(known),
         rows_(rows),
         width_(width),
-        fingerprint_(std::move(fingerprint)) {}
+        fingerprint_(std::move(fingerprint)),
+        timers_(clock) {}
 
   // A known ref, at once; for a picture that is being uploaded, what becomes of that; else asks
-  // vision. Waiting for an upload cannot be cancelled, and ends with it. Where that fails other
-  // than by a refusal, and the picture's bytes are here, vision is asked after all. Never null; the
-  // caller begins it, and says when the rows are wanted.
+  // vision. Waiting for an upload ends with it, when it is cancelled (CANCELLED), and at the
+  // request's deadline (DEADLINE_EXCEEDED). Where the upload fails other than by a refusal, and the
+  // picture's bytes are here, vision is asked after all. Never null; the caller begins it, and says
+  // when the rows are wanted.
   std::shared_ptr<EncodeCall> Resolve(const Picture& picture, const rpc::RequestContext& request,
                                       ResolveEvents events);
 
@@ -87,6 +91,8 @@ class ImageResolver {
   // is to be asked.
   std::optional<absl::StatusOr<ResolvedImage>> Look(const std::shared_ptr<Question>& question,
                                                     bool& anew);
+  // True: `question` waited for an upload, and does so no more: it is to be answered.
+  bool StopWaiting(Question& question);
   absl::Status CheckWidth(const v1::ImageRef& ref) const;
   void Learn(const v1::ImageRef& ref);
   void FinishAhead(const Picture& picture, absl::StatusOr<ResolvedImage> result);
@@ -98,6 +104,7 @@ class ImageResolver {
   uint32_t most_rows_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string fingerprint_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Key, Ahead> ahead_ ABSL_GUARDED_BY(mutex_);
+  base::Timers timers_;  // of who waits for an upload; last: what is due uses everything above
 };
 
 }  // namespace tessera::gateway

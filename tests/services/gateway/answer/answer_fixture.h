@@ -79,7 +79,7 @@ class AnswerTest : public ::testing::Test {
   Admission admission_{{}, clock_};
   Pace pace_;
   KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
+  ImageResolver resolver_{vision_, known_, clock_, "f"};
   RecordingSink sink_;
 };
 

@@ -1,6 +1,11 @@
 #include "services/gateway/answer/answer_pictures.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
@@ -31,6 +36,57 @@ TEST_F(AnswerTest, PicturesAreEncodedOnceTheRowsOfAllAreKnown) {
   vision_.calls.at(1)->Plan();
   for (const size_t call : {1, 2}) EXPECT_TRUE(vision_.calls.at(call)->proceeded);
   EXPECT_TRUE(decode_.calls.empty());
+}
+
+TEST_F(AnswerTest, PicturesThatCannotFitAreRefusedBeforeAnyIsEncoded) {
+  context_tokens_ = 2048;
+  Ask({"a", "b", "c", "d"});
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_LOCAL);  // 16 rows, which were there
+  vision_.calls.at(1)->Plan(1000);
+  vision_.calls.at(2)->Plan(1000);
+  EXPECT_EQ(sink_.ends, 0);
+  vision_.calls.at(3)->Plan(31);
+  ASSERT_EQ(sink_.ends, 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(sink_.status)) << sink_.status;
+  EXPECT_EQ(base::ReasonOf(sink_.status), "CONTEXT_TOO_LONG");
+  EXPECT_THAT(std::string(sink_.status.message()),
+              ::testing::AllOf(::testing::HasSubstr("4 pictures have 2047 rows"),
+                               ::testing::HasSubstr("2048")));
+  for (const size_t call : {1, 2, 3}) {
+    EXPECT_FALSE(vision_.calls.at(call)->proceeded);
+    EXPECT_TRUE(vision_.calls.at(call)->cancelled);
+  }
+  EXPECT_TRUE(decode_.calls.empty());
+}
+
+TEST_F(AnswerTest, PicturesThatLeaveRoomForATokenOfTextAndOneOfTheAnswerAreEncoded) {
+  context_tokens_ = 2048;
+  Ask({"a", "b"});
+  vision_.calls.at(0)->Plan(1023);
+  vision_.calls.at(1)->Plan(1023);
+  for (const size_t call : {0, 1}) EXPECT_TRUE(vision_.calls.at(call)->proceeded);
+}
+
+TEST_F(AnswerTest, AnyPlansAreRefusedExactlyWhenTheyCannotFit) {
+  context_tokens_ = 2048;
+  std::mt19937 random(16);
+  for (int round = 0; round < 1000; ++round) {
+    vision_.calls.clear();
+    sink_ = {};
+    const size_t count = 1 + random() % 5;
+    std::vector<std::string> pictures;
+    for (size_t i = 0; i < count; ++i) pictures.push_back(absl::StrCat(round, ".", i));
+    const auto answer = Ask(pictures);
+    int64_t rows = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const auto planned = static_cast<uint32_t>(1 + random() % (i + 1 < count ? 900 : 2100));
+      rows += planned;
+      vision_.calls.at(i)->Plan(planned);
+    }
+    ASSERT_EQ(sink_.ends > 0, rows + 2 > 2048) << rows;
+    for (const auto& call : vision_.calls) ASSERT_EQ(call->proceeded, sink_.ends == 0) << rows;
+    answer->Cancel();
+  }
 }
 
 TEST_F(AnswerTest, APictureOfAnotherUploadCountsOnceThatHasEnded) {

@@ -58,7 +58,7 @@ TEST_F(AnswerTurnTest, TheWaitIsInTheReceiptsQueue) {
 }
 
 TEST_F(AnswerTurnTest, RowsAreEstimatedAsVisionHasThem) {
-  ImageResolver counted(vision_, known_, "f", 500);
+  ImageResolver counted(vision_, known_, clock_, "f", 500);
   EXPECT_EQ(counted.ExpectedRows({}), 500u);
   EXPECT_EQ(resolver_.ExpectedRows({}), 0u) << "nothing is known yet";
   Ask({"a"});

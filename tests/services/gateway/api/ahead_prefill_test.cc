@@ -29,7 +29,7 @@ class AheadPrefillTest : public ::testing::Test {
   testing::FakeVisionClient vision_;
   testing::FakeDecodeClient decode_;
   KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
+  ImageResolver resolver_{vision_, known_, clock_, "f"};
   const std::shared_ptr<AheadPrefill> ahead_ = std::make_shared<AheadPrefill>(decode_);
 };
 

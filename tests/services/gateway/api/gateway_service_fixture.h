@@ -162,7 +162,7 @@ class GatewayServiceTest : public ::testing::Test {
   EchoDecodeClient decode_;
   testing::FakeClock clock_;
   KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
+  ImageResolver resolver_{vision_, known_, clock_, "f"};
   Admission admission_{{.max_requests = 2}, clock_};
   Pace pace_;
   GatewayService service_{

@@ -154,7 +154,7 @@ class SlowClientTest : public ::testing::Test {
   testing::FakeClock clock_;
   testing::FakeVisionClient vision_;
   KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
+  ImageResolver resolver_{vision_, known_, clock_, "f"};
   Admission admission_{{.max_requests = 8}, clock_};
   Pace pace_;
   LongAnswers decode_;

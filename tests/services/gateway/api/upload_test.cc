@@ -40,7 +40,7 @@ class UploadTest : public ::testing::Test {
   std::optional<ByteBudget> budget_;
   testing::FakeVisionClient vision_;
   KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
+  ImageResolver resolver_{vision_, known_, clock_, "f"};
 };
 
 TEST_F(UploadTest, ItsBytesCountForAsLongAsVisionNeedsThem) {

@@ -84,7 +84,7 @@ class HttpGateway {
   gateway::RequestMetrics metrics_{all_metrics_};
   gateway::Pace pace_;
   gateway::KnownImages known_{16};
-  gateway::ImageResolver resolver_{vision, known_, "f"};
+  gateway::ImageResolver resolver_{vision, known_, clock, "f"};
 };
 
 }  // namespace tessera::testing

@@ -2,11 +2,40 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "tests/support/fake_clients.h"
+#include "tests/support/fake_clock.h"
 
 namespace tessera::gateway {
 namespace {
+
+// The first encoding is an upload's, which a test ends; who asks later is told that there is none.
+// Any thread, once the upload has begun.
+class OneUpload final : public VisionClient {
+ public:
+  std::shared_ptr<EncodeCall> Encode(const Picture&, bool, const rpc::RequestContext&,
+                                     EncodeEvents events) override {
+    if (!upload_.on_done) {
+      upload_ = std::move(events);
+      return std::make_shared<testing::InstantEncode>([] {});
+    }
+    return std::make_shared<testing::InstantEncode>(
+        [done = std::move(events.on_done)] { done(absl::NotFoundError("gone")); });
+  }
+  void End(absl::StatusOr<EncodedImage> image) { upload_.on_done(std::move(image)); }
+
+ private:
+  EncodeEvents upload_;
+};
 
 class ImageResolverTest : public ::testing::Test {
  protected:
@@ -35,9 +64,10 @@ class ImageResolverTest : public ::testing::Test {
     return call;
   }
 
+  testing::FakeClock clock_;
   testing::FakeVisionClient vision_;
   KnownImages known_{16};
-  ImageResolver resolver_{vision_, known_, "f"};
+  ImageResolver resolver_{vision_, known_, clock_, "f"};
   rpc::RequestContext request_;
   std::vector<absl::StatusOr<ResolvedImage>> results_;
 };
@@ -54,7 +84,7 @@ TEST_F(ImageResolverTest, AKnownPictureIsNotAskedAboutAgain) {
 }
 
 TEST_F(ImageResolverTest, RowsThatDecodeCannotReadAreNoRows) {
-  ImageResolver resolver(vision_, known_, "", 0, /*width=*/8);  // of the fake: 0
+  ImageResolver resolver(vision_, known_, clock_, "", 0, /*width=*/8);  // of the fake: 0
   for (size_t i = 0; i < 2; ++i) {
     Begin(resolver.Resolve(WithBytes("a"), request_, {nullptr, Into(results_)}));
     vision_.calls.at(i)->Ready(v1::CACHE_TIER_COMPUTED);
@@ -203,16 +233,88 @@ TEST_F(ImageResolverTest, OnlyWhatIsNotKnownIsLikelyToBeNew) {
 
 TEST_F(ImageResolverTest, WhatWasSaidWhileAQuestionWaitedForAnUploadIsSaidToVision) {
   resolver_.EncodeAhead(WithBytes("a"), request_);
-  const auto wanted = Resolve(WithBytes("a"), results_);
-  const auto cancelled = Resolve(WithBytes("a"), results_);
-  wanted->Proceed();
-  cancelled->Cancel();
-  EXPECT_TRUE(results_.empty()) << "who waits for an upload waits until its end";
+  Resolve(WithBytes("a"), results_)->Proceed();
   vision_.calls.at(0)->Fail(absl::ResourceExhaustedError("full"));
-  ASSERT_EQ(vision_.calls.size(), 3u);
+  ASSERT_EQ(vision_.calls.size(), 2u);
   EXPECT_TRUE(vision_.calls[1]->proceeded);
+}
+
+TEST_F(ImageResolverTest, AQuestionThatIsCancelledWaitsForNoUploadAndKeepsNoBytes) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  Picture picture = WithBytes("a");
+  const std::weak_ptr<const absl::Cord> bytes = picture.bytes;
+  const auto cancelled = Resolve(picture, results_);
+  const auto other = Resolve(Handle("a"), results_);
+  picture.bytes = nullptr;
+  EXPECT_FALSE(bytes.expired());
+  cancelled->Cancel();
+  cancelled->Cancel();
   ASSERT_EQ(results_.size(), 1u);
   EXPECT_TRUE(absl::IsCancelled(results_[0].status()));
+  EXPECT_TRUE(bytes.expired());
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+  ASSERT_EQ(results_.size(), 2u);
+  EXPECT_TRUE(results_[1].ok()) << results_[1].status();
+}
+
+TEST_F(ImageResolverTest, OneThatWasCancelledBeforeItBeganWaitsForNoUpload) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  const auto call = resolver_.Resolve(Handle("a"), request_, {nullptr, Into(results_)});
+  call->Cancel();
+  EXPECT_TRUE(results_.empty());
+  call->Start();
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_TRUE(absl::IsCancelled(results_[0].status()));
+}
+
+TEST_F(ImageResolverTest, AQuestionWaitsForAnUploadUntilItsDeadlineAndNoLonger) {
+  resolver_.EncodeAhead(WithBytes("a"), request_);
+  request_.deadline = clock_.Now() + absl::Seconds(1);
+  std::promise<absl::Status> ended;
+  const auto call = Begin(resolver_.Resolve(
+      WithBytes("a"), request_, {nullptr, [&](const absl::StatusOr<ResolvedImage>& image) {
+                                   ended.set_value(image.status());
+                                 }}));
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ended.get_future().get()));
+  vision_.calls.at(0)->Ready(v1::CACHE_TIER_COMPUTED);
+}
+
+// Uploads that end well, end badly and are refused, while questions about their pictures begin, are
+// cancelled and reach their deadlines, each on its own thread.
+TEST_F(ImageResolverTest, EveryQuestionIsAnsweredOnceWhateverHappensToUploadsMeanwhile) {
+  std::mt19937 random(20'261'201);
+  for (int round = 0; round < 300; ++round) {
+    OneUpload vision;
+    ImageResolver resolver(vision, known_, clock_, "f");
+    const std::string name = absl::StrCat("picture ", round);
+    resolver.EncodeAhead(WithBytes(name), request_);
+    constexpr int kQuestions = 4;
+    std::atomic<int> answers[kQuestions] = {};
+    std::vector<std::shared_ptr<EncodeCall>> questions;
+    for (std::atomic<int>& answer : answers) {
+      request_.deadline = random() % 3 == 0 ? clock_.Now() : absl::InfiniteFuture();
+      questions.push_back(resolver.Resolve(
+          Handle(name), request_,
+          {nullptr, [&answer](const absl::StatusOr<ResolvedImage>&) { ++answer; }}));
+    }
+    std::vector<std::thread> threads;
+    for (const std::shared_ptr<EncodeCall>& question : questions) {
+      threads.emplace_back([question] { question->Start(); });
+      if (random() % 2 == 0) threads.emplace_back([question] { question->Cancel(); });
+    }
+    const uint32_t end = random() % 3;
+    threads.emplace_back([&vision, end] {
+      if (end == 0) return vision.End(EncodedImage{});
+      vision.End(end == 1 ? absl::InvalidArgumentError("cut")
+                          : absl::ResourceExhaustedError("full"));
+    });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::atomic<int>& answer : answers) {
+      while (answer.load() == 0) std::this_thread::yield();  // its deadline is told by a timer
+      ASSERT_EQ(answer.load(), 1) << "round " << round;
+    }
+  }
 }
 
 }  // namespace
