@@ -107,6 +107,7 @@ struct FakeDecodeCall : gateway::DecodeCall {
   std::vector<uint32_t> rows_ready;
   int resumed = 0;
   bool started = false, cancelled = false;
+  const std::shared_ptr<gateway::Hearing> heard = std::make_shared<gateway::Hearing>();
 
   void Start() override {
     CHECK(!std::exchange(started, true));
@@ -120,14 +121,18 @@ struct FakeDecodeCall : gateway::DecodeCall {
     cancelled = true;
     if (started) End(absl::CancelledError("cancelled"));
   }
+  std::shared_ptr<const gateway::Hearing> hearing() const override { return heard; }
   void NeedRows(uint32_t image) {
     CHECK(started);
+    ++heard->words;
     v1::NeedRows need;
     need.add_images(image);
     events->OnNeedRows(need);
   }
   bool Piece(const std::string& text, int logprobs = 0) {
     CHECK(started);
+    ++heard->words;
+    heard->told = true;
     v1::TextPiece piece;
     piece.set_text(text);
     for (int i = 0; i < logprobs; ++i) piece.add_logprobs()->mutable_chosen()->set_id(i);

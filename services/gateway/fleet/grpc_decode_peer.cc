@@ -86,6 +86,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
       }
       paused_ = false;
     }
+    hearing_->paused = false;
     StartRead(&read_);  // the hold lasts until a read fails
   }
 
@@ -106,7 +107,10 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
     WriteNext();
   }
 
+  std::shared_ptr<const Hearing> hearing() const override { return hearing_; }
+
   void OnReadDone(bool ok) override {
+    if (ok) ++hearing_->words;
     if (!ok) {
       CloseWrites();
       {
@@ -126,6 +130,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
         break;
       case v1::DecodeServiceGenerateResponse::kPiece:
         end_.has_pieces = true;
+        hearing_->told = true;
         if (!events_->OnPiece(std::move(*read_.mutable_piece())) && Pauses()) return;
         break;
       case v1::DecodeServiceGenerateResponse::kEnd:
@@ -160,6 +165,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   bool Pauses() {
     base::MutexLock lock(mutex_);
     paused_ = !std::exchange(resumed_, false) && !cancelled_;
+    hearing_->paused = paused_;
     return paused_;
   }
 
@@ -183,6 +189,7 @@ class GenerateCall final : public grpc::ClientBidiReactor<v1::DecodeServiceGener
   v1::DecodeServiceGenerateResponse read_;
   AttemptEnd end_;
   bool has_end_ = false;
+  const std::shared_ptr<Hearing> hearing_ = std::make_shared<Hearing>();
   std::shared_ptr<GenerateCall> self_;
 
   base::Mutex mutex_;

@@ -67,7 +67,10 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, v1
     WriteChunk();
   }
 
+  std::shared_ptr<const Hearing> hearing() const override { return hearing_; }
+
   void OnReadDone(bool ok) override {
+    if (ok) ++hearing_->words;
     if (!ok) {
       CloseWrites();
       RemoveHold();
@@ -187,6 +190,7 @@ class GrpcEncodeCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, v1
   grpc::ClientContext context_;
   v1::EncodeResponse read_;
   bool expired_ = false;
+  const std::shared_ptr<Hearing> hearing_ = std::make_shared<Hearing>();
   std::shared_ptr<GrpcEncodeCall> self_;
 
   base::Mutex mutex_;

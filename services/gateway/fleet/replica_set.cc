@@ -49,7 +49,8 @@ ReplicaSet::~ReplicaSet() {
   {
     base::MutexLock lock(mutex_);
     for (auto& [name, member] : members_) {
-      for (std::shared_ptr<Call>& call : TakeOut(member)) watches.push_back(std::move(call));
+      member.up = false;
+      for (std::shared_ptr<Call>& call : member.calls.TakeAll()) watches.push_back(std::move(call));
       if (member.watch) watches.push_back(member.watch);
     }
   }
@@ -214,6 +215,7 @@ void ReplicaSet::OnLoad(const std::string& name, uint64_t watch, const ReplicaLo
                             : began_anew                         ? 0
                                                                  : member.load.requests_ended;
     member.ended += load.requests_ended - before;
+    member.silent = false;
     member.heard = clock_.Now();
     member.load = load;
     member.picked = 0;
@@ -286,14 +288,20 @@ void ReplicaSet::CheckSilence() {
     // Who was stopped or starved himself has heard nobody; what was said is still to be read.
     const bool late = now - check_due_ > options_.load_silence / 2;
     for (auto& [name, member] : members_) {
-      if (late || !member.up || !member.leased->replica->watch ||
-          now - member.heard <= options_.load_silence) {
+      const absl::Time heard = std::max(member.heard, member.calls.Listen(now));
+      if (late || !(member.up || member.silent) || !member.leased->replica->watch ||
+          now - heard <= options_.load_silence) {
         continue;
       }
+      for (std::shared_ptr<Call>& call : member.calls.TakeSilent(
+               now, options_.load_silence, options_.begun_patience * options_.load_silence)) {
+        lost.push_back(std::move(call));
+      }
+      if (!std::exchange(member.up, false)) continue;
+      member.silent = true;
       base::Log(base::LogLevel::kWarning,
                 absl::StrCat("gateway: ", options_.service, " ", name, " has said nothing for ",
-                             absl::FormatDuration(now - member.heard), ": taken out"));
-      for (std::shared_ptr<Call>& call : TakeOut(member)) lost.push_back(std::move(call));
+                             absl::FormatDuration(now - heard), ": taken out"));
       // A new watch finds out whether it lives; what the old one still says counts no more.
       if (member.watch) lost.push_back(std::exchange(member.watch, nullptr));
       member.watch_number = 0;
@@ -304,15 +312,6 @@ void ReplicaSet::CheckSilence() {
   }
   CancelAll(lost);
   if (!lost.empty()) TellOfChange();
-}
-
-ReplicaSet::Calls ReplicaSet::TakeOut(Member& member) {
-  member.up = false;
-  Calls calls;
-  for (const std::weak_ptr<Call>& weak : std::exchange(member.calls, {})) {
-    if (std::shared_ptr<Call> call = weak.lock()) calls.push_back(std::move(call));
-  }
-  return calls;
 }
 
 std::vector<ReplicaView> ReplicaSet::Views() const {
@@ -372,24 +371,15 @@ DecodeWaits ReplicaSet::Waits(absl::string_view affinity) {
   return {views[first.index].wait, views[least.index].wait};
 }
 
-void ReplicaSet::CancelWithReplica(const std::string& name, std::weak_ptr<Call> call) {
-  std::shared_ptr<Call> lost;
+void ReplicaSet::CancelWithReplica(const std::string& name, const std::shared_ptr<Call>& call) {
   {
     base::MutexLock lock(mutex_);
     const auto found = members_.find(name);
     if (found == members_.end()) return;  // it finishes what it has
     Member& member = found->second;
-    if (member.up) {
-      // Those that have ended are swept out when they are the most.
-      if (member.calls.size() == member.calls.capacity()) {
-        std::erase_if(member.calls, [](const auto& weak) { return weak.expired(); });
-      }
-      member.calls.push_back(std::move(call));
-      return;
-    }
-    lost = call.lock();  // it fell silent since it was picked
+    if (member.up) return member.calls.Add(call, call->hearing(), clock_.Now());
   }
-  if (lost) lost->Cancel();
+  call->Cancel();  // it fell silent since it was picked
 }
 
 std::vector<ReplicaState> ReplicaSet::States() {

@@ -16,6 +16,7 @@
 #include "services/gateway/fleet/decode_client.h"
 #include "services/gateway/fleet/decode_peer.h"
 #include "services/gateway/fleet/name_lookup.h"
+#include "services/gateway/fleet/replica_calls.h"
 #include "services/gateway/fleet/router.h"
 #include "services/gateway/fleet/vision_client.h"
 
@@ -55,6 +56,9 @@ struct ReplicaSetOptions {
   std::vector<std::string> addresses;  // "host:port"; every address of the host is a replica
   absl::Duration load_interval = absl::Milliseconds(250);
   absl::Duration load_silence = absl::Seconds(1);  // heard nothing for so long: taken out
+  // Answers that have begun cannot go on elsewhere: so many times load_silence of a replica that is
+  // out, and of their own stream, ends them.
+  int begun_patience = 5;
   absl::Duration resolve_interval = absl::Seconds(5);
 };
 
@@ -97,8 +101,9 @@ class ReplicaSet {
                               absl::Duration patience = absl::InfiniteDuration());
   DecodeWaits Waits(absl::string_view affinity);
 
-  // `call` is cancelled when its replica is taken out, unless it has ended.
-  void CancelWithReplica(const std::string& name, std::weak_ptr<Call> call);
+  // `call` is cancelled when its replica is taken out for its silence and the call is silent, too,
+  // unless it has ended.
+  void CancelWithReplica(const std::string& name, const std::shared_ptr<Call>& call);
 
   // In the order of the addresses.
   std::vector<ReplicaState> States();
@@ -118,6 +123,7 @@ class ReplicaSet {
   struct Member {
     std::unique_ptr<Leased> leased;
     bool up = false;
+    bool silent = false;  // taken out for that
     ReplicaLoad load;
     uint64_t ended = 0;   // requests, since it was first heard of
     uint64_t picked = 0;  // for requests, since its last word
@@ -125,7 +131,7 @@ class ReplicaSet {
     absl::Time heard = absl::InfinitePast();
     uint64_t watch_number = 0;  // of the watch under way; what an older one says is ignored
     std::shared_ptr<Call> watch;
-    std::vector<std::weak_ptr<Call>> calls;
+    ReplicaCalls calls;
   };
   using Calls = std::vector<std::shared_ptr<Call>>;
 
@@ -143,8 +149,6 @@ class ReplicaSet {
   void OnLoad(const std::string& name, uint64_t watch, const ReplicaLoad& load);
   void OnWatchEnd(const std::string& name, uint64_t watch, const absl::Status& status);
   void CheckSilence();
-  // Down from now on: what is to be cancelled, without the lock.
-  static Calls TakeOut(Member& member);
   std::vector<ReplicaView> Views() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<ReplicaState> StatesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Wakes who waits for a change. Its number.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,13 @@
 
 namespace tessera::gateway {
 
+// What was heard of a call of a replica, for who judges whether that lives. Written by the call.
+struct Hearing {
+  std::atomic<uint64_t> words{0};   // messages that came
+  std::atomic<bool> told{false};    // some of them were told to the client: no other can go on
+  std::atomic<bool> paused{false};  // nothing is read from it, for its reader's sake
+};
+
 // A call of a service. It is made, then begun by Start, so that who hears of its events has the
 // call already. One that is never begun says nothing and may be dropped; one that was begun goes on
 // when it is dropped.
@@ -23,6 +31,8 @@ class Call {
   // Any number of times, on any thread. The last event still comes, with CANCELLED or with what was
   // first. Before Start: that ends the call at once.
   virtual void Cancel() = 0;
+  // Null where nothing is heard before the end.
+  virtual std::shared_ptr<const Hearing> hearing() const { return nullptr; }
 };
 
 // The encoding of one picture.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -201,7 +202,7 @@ class ReplicaSetTest : public ::testing::Test {
     std::vector<std::string> routes;
     std::string text;
     std::vector<uint32_t> needed;
-    int ends = 0;
+    std::atomic<int> ends = 0;  // who has seen one, sees what came before it
     absl::Status status;
     void OnRouted(const Routed& routed) override {
       routes.push_back(routed.replica + ": " + routed.reason);
@@ -215,8 +216,8 @@ class ReplicaSetTest : public ::testing::Test {
       return true;
     }
     void OnDone(const absl::Status& end, const v1::DecodeEnd&) override {
-      ++ends;
       status = end;
+      ++ends;
     }
   };
   std::shared_ptr<DecodeCall> Ask(const std::shared_ptr<Events>& events,

@@ -24,13 +24,62 @@ TEST_F(ReplicaSetTest, SilenceTakesAReplicaOutAndItsWordBringsItBack) {
   Stream("r0:1").Piece("told ");
   Await([&] { return !IsUp("r0:1"); });
   Await([&] { return Watches("r0:1") == 2; });  // it is asked anew
+  EXPECT_FALSE(Stream("r0:1").cancelled) << "nobody else can go on with what has begun";
+  Await([&] { return events->ends == 1; });
   EXPECT_TRUE(Stream("r0:1").cancelled);
-  EXPECT_EQ(events->ends, 1);
   EXPECT_EQ(events->status.code(), absl::StatusCode::kUnavailable) << events->status;
   EXPECT_EQ(base::ReasonOf(events->status), "DECODE_LOST");
   EXPECT_TRUE(base::RetryOf(events->status).has_value());
   Tell("r0:1");
   EXPECT_TRUE(IsUp("r0:1"));
+}
+
+TEST_F(ReplicaSetTest, AnAnswerThatHasBegunOutlivesAPauseOfItsReplica) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  auto events = std::make_shared<Events>();
+  Ask(events);
+  Stream("r0:1").Piece("one ");
+  Await([&] { return !IsUp("r0:1"); });
+  Await([&] { return Watches("r0:1") == 2; });
+  clock_.Advance(absl::Seconds(1));
+  Tell("r0:1");  // it was stopped, and goes on
+  Stream("r0:1").Piece("two");
+  EXPECT_TRUE(IsUp("r0:1"));
+  Stream("r0:1").End(absl::OkStatus());
+  EXPECT_EQ(events->text, "one two");
+  EXPECT_TRUE(events->status.ok()) << events->status;
+}
+
+TEST_F(ReplicaSetTest, WhatAnAnswerSaysIsHeardOfItsReplica) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  auto events = std::make_shared<Events>();
+  Ask(events);
+  for (int i = 0; i < 50; ++i) {
+    Stream("r0:1").Piece("x");
+    const absl::Time next = clock_.Now() + absl::Milliseconds(400);
+    Await([&] { return clock_.Now() >= next; });
+    ASSERT_TRUE(IsUp("r0:1")) << i;
+  }
+  EXPECT_EQ(Watches("r0:1"), 1u);
+  Await([&] { return !IsUp("r0:1"); });
+}
+
+TEST_F(ReplicaSetTest, AnAnswerWhoseReaderIsSlowIsNotSilent) {
+  Start({"r0:1"});
+  Tell("r0:1");
+  auto events = std::make_shared<Events>();
+  Ask(events);
+  Stream("r0:1").Piece("x");
+  Stream("r0:1").heard->paused = true;
+  Await([&] { return !IsUp("r0:1"); });
+  const absl::Time later = clock_.Now() + absl::Seconds(10);
+  Await([&] { return clock_.Now() >= later; });
+  EXPECT_FALSE(Stream("r0:1").cancelled);
+  Stream("r0:1").heard->paused = false;
+  Await([&] { return events->ends == 1; });
+  EXPECT_TRUE(Stream("r0:1").cancelled);
 }
 
 // Nobody was silent: this process was stopped.
