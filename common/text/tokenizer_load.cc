@@ -143,8 +143,8 @@ absl::StatusOr<base::Json> ReadFile(const std::filesystem::path& path) {
 absl::Status MissingFile(const std::filesystem::path& dir) {
   for (const std::filesystem::path& entry : base::ListDirectory(dir)) {
     const std::string name = entry.filename().string();
-    if (name == "tokenizer.model" || entry.extension() == ".tiktoken" ||
-        name == "vocab.txt" || name == "vocab.json") {
+    if (name == "tokenizer.model" || entry.extension() == ".tiktoken" || name == "vocab.txt" ||
+        name == "vocab.json") {
       return UnsupportedTokenizer(dir.string(), absl::StrCat("a tokenizer of only \"", name, "\""),
                                   "tokenizer.json with a BPE model");
     }
