@@ -144,7 +144,13 @@ void Server::Shutdown(absl::Duration deadline) {
   const absl::Duration wait = std::min(deadline, absl::Hours(24 * 365));
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait));
   server_->Wait();
+  base::MutexLock lock(end_);
   server_.reset();
+}
+
+void Server::EndCalls() {
+  base::MutexLock lock(end_);
+  if (server_ != nullptr) grpc_server_cancel_all_calls(server_->c_server());
 }
 
 }  // namespace tessera::rpc

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/call_limits.h"
 #include "common/rpc/channel.h"
@@ -56,6 +57,8 @@ class Server {
   // Not ready, no new calls; running ones are cancelled at `deadline` from now. Returns when all
   // have ended. Idempotent.
   void Shutdown(absl::Duration deadline);
+  // Cancels what is running, as the deadline of a Shutdown that is under way on another thread.
+  void EndCalls();
 
  private:
   Server() = default;
@@ -63,6 +66,7 @@ class Server {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Listener> listener_;  // feeds connections_; null: no address
   std::unique_ptr<grpc::Server> server_;
+  base::Mutex end_;  // held while server_ goes, and by EndCalls
   std::vector<std::string> service_names_;
 };
 

@@ -16,6 +16,8 @@
 namespace tessera::gateway {
 namespace {
 
+constexpr std::chrono::milliseconds kLook(20);  // at what is under way, at the end
+
 // The certificates of gRPC are those of HTTP, too.
 http::HttpOptions WithTls(http::HttpOptions options, const rpc::TlsFiles& tls) {
   options.tls_certificate = tls.cert;
@@ -71,9 +73,16 @@ void Front::Drain(absl::Duration timeout, absl::Duration delay) {
   // Nothing new arrives from then on, so that nothing has to be refused.
   std::future<void> closed = std::async(
       std::launch::async, [this, timeout] { grpc_->Shutdown(timeout + 2 * rpc::kLastWords); });
-  closed.wait_for(absl::ToChronoMicroseconds(timeout));
+  // Streams that only watch the health of this server would hold that until its deadline: it is
+  // ended for them once nothing else has been under way for a while.
+  absl::Time calm = base::RealClock().Now();
+  while (closed.wait_for(kLook) != std::future_status::ready && left() > absl::ZeroDuration()) {
+    if (deps_.gateway.inflight() > 0) calm = base::RealClock().Now();
+    if (base::RealClock().Now() - calm > rpc::kLastWords) break;
+  }
   deps_.gateway.Drain(left());
   if (http_) http_->Shutdown(std::max(rpc::kLastWords, left()));
+  if (closed.wait_for(kLook) != std::future_status::ready) grpc_->EndCalls();
 }
 
 }  // namespace tessera::gateway

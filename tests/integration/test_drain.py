@@ -75,6 +75,14 @@ class DrainTest(unittest.TestCase):
             self.assertEqual(call.exception().code(), grpc.StatusCode.UNAVAILABLE)
             return (reason(call.exception()),)
 
+    def test_a_stream_that_only_watches_does_not_hold_the_end(self):
+        with Server("--drain_timeout", "1h") as server, grpc.insecure_channel(server.address) as channel:
+            watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
+            self.assertEqual(next(watch), b"\x08\x01")
+            self.assertEqual(server.terminate(), 0)
+            with self.assertRaises(grpc.RpcError):
+                list(watch)
+
     def test_a_second_signal_ends_it_at_once(self):
         for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)):
             with Server("--drain_timeout", "1h") as server, grpc.insecure_channel(server.address) as channel:
