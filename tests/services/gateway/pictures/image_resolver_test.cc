@@ -68,7 +68,7 @@ class ImageResolverTest : public ::testing::Test {
   testing::FakeVisionClient vision_;
   KnownImages known_{16};
   ImageResolver resolver_{vision_, known_, clock_, "f"};
-  rpc::RequestContext request_;
+  rpc::RequestContext request_{.request_id = {}, .trace = {}, .deadline = absl::InfiniteFuture()};
   std::vector<absl::StatusOr<ResolvedImage>> results_;
 };
 
