@@ -31,7 +31,8 @@ void CheckHeader(const vision::ImageHeader& header) {
 
 void Run(absl::string_view bytes) {
   const auto refused = [](const absl::Status& status) {
-    CheckRefusal(status, {"IMAGE_EMPTY", "IMAGE_FORMAT", "IMAGE_TOO_LARGE", "IMAGE_CORRUPT"});
+    CheckRefusal(status, {"IMAGE_EMPTY", "IMAGE_FORMAT", "IMAGE_TOO_LARGE", "IMAGE_TOO_COMPLEX",
+                          "IMAGE_CORRUPT"});
   };
   const absl::StatusOr<vision::ImageHeader> header = vision::ReadHeader(bytes, Limits());
   const absl::StatusOr<vision::RgbImage> image = vision::DecodeImage(bytes, Limits());
